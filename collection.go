@@ -1,0 +1,233 @@
+package observer
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// The last values of the counters that are read from elsewhere. They belong to
+// the process, not to one Start.
+var lastCPUUser, lastCPUSystem, lastCollections, lastCollected, lastUncollectable ratchet
+
+// Attribute sets that never change. The slices are what variadic calls take
+// without an allocation.
+var (
+	generationRecord  = []metric.RecordOption{attributesOf(attribute.Int(GCGenerationAttribute, 0))}
+	generationObserve = []metric.ObserveOption{attributesOf(attribute.Int(GCGenerationAttribute, 0))}
+	userObserve       = []metric.ObserveOption{attributesOf(attribute.String(CPUModeAttribute, "user"))}
+	systemObserve     = []metric.ObserveOption{attributesOf(attribute.String(CPUModeAttribute, "system"))}
+)
+
+// collection is one reading of everything, for one reader. It holds what
+// several signals share.
+type collection struct {
+	process *process
+	heap    heapTotals
+
+	descriptors       int64
+	descriptorsFailed error
+}
+
+// collect is the callback of every observable. The SDK calls it on the
+// exporter's goroutine, for several readers at once.
+//
+// It always returns nil: an error would lose the whole export, with the metrics
+// of everybody else in it. It survives a panic, which would end the process. It
+// takes no lock that Start or Stop holds, since Unregister waits for it.
+func (p *process) collect(_ context.Context, observer metric.Observer) error {
+	defer p.failures.survive("collecting")
+	instruments := p.instruments.Load()
+	if instruments == nil || p.silent.Load() {
+		return nil
+	}
+	c := p.collections.Get().(*collection)
+	defer p.collections.Put(c)
+	c.process = p
+	c.heap.read()
+	for i := range instruments.observables {
+		c.observe(&instruments.observables[i], observer)
+	}
+	return nil
+}
+
+// observe reads one signal. Its failure is its own: the others go out.
+func (c *collection) observe(row *observable, observer metric.Observer) {
+	defer c.process.failures.survive(row.name)
+	if err := row.observe(c, point{row, observer}); err != nil {
+		c.process.failures.report(row.name, err)
+	}
+}
+
+// point takes the values of one signal in one collection.
+type point struct {
+	row      *observable
+	observer metric.Observer
+}
+
+func (p point) observe(value int64, options ...metric.ObserveOption) {
+	p.observer.ObserveInt64(p.row.integer, value, options...)
+}
+
+func (p point) observeSeconds(value float64, options ...metric.ObserveOption) {
+	p.observer.ObserveFloat64(p.row.float, value, options...)
+}
+
+// repeat observes the last value of a counter. Without it, a delta reader would
+// be given the whole total again after one cycle without a point.
+func (p point) repeat(counter *ratchet, options ...metric.ObserveOption) {
+	value, ok := counter.last()
+	switch {
+	case !ok:
+	case p.row.fractional():
+		p.observeSeconds(value, options...)
+	default:
+		p.observe(int64(value), options...)
+	}
+}
+
+func (c *collection) tasks(to point) error {
+	loops := *c.process.loops.Load()
+	for i, loop := range loops {
+		if loop.settings.TaskCount && !isNamedBefore(loops[:i], loop) {
+			to.observe(loop.tasks.Load(), loop.observeOptions...)
+		}
+	}
+	return nil
+}
+
+// isNamedBefore reports whether an earlier loop with a task count has the name
+// of loop: two points with one attribute set would be added up or dropped.
+func isNamedBefore(earlier []*loop, loop *loop) bool {
+	for _, other := range earlier {
+		if other.settings.TaskCount && other.name == loop.name {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *collection) collections(to point) error {
+	return c.heapCounter(to, cycles, &lastCollections)
+}
+
+func (c *collection) collected(to point) error {
+	return c.heapCounter(to, frees, &lastCollected)
+}
+
+func (c *collection) uncollectable(to point) error {
+	return c.heapCounter(to, finalizers, &lastUncollectable)
+}
+
+func (c *collection) heapCounter(to point, total int, counter *ratchet) error {
+	value, err := c.heap.get(total)
+	if err == nil {
+		counter.raise(float64(value))
+	}
+	to.repeat(counter, generationObserve...)
+	return err
+}
+
+func (c *collection) allocatedSinceCollection(to point) error {
+	objects, err := c.process.allocated.notice(&c.heap)
+	if err == nil {
+		to.observe(objects, generationObserve...)
+	}
+	return err
+}
+
+func (c *collection) cpuTime(to point) (err error) {
+	// Also past a panic of the source, so that the counter is not silent.
+	defer func() {
+		to.repeat(&lastCPUUser, userObserve...)
+		to.repeat(&lastCPUSystem, systemObserve...)
+	}()
+	user, system, err := c.process.source.cpuTime()
+	if err == nil {
+		lastCPUUser.raise(user)
+		lastCPUSystem.raise(system)
+	}
+	return err
+}
+
+func (c *collection) memoryUsage(to point) error {
+	bytes, err := c.process.source.residentMemory()
+	return to.observeUnless(err, bytes)
+}
+
+func (c *collection) threadCount(to point) error {
+	threads, err := c.process.source.threads()
+	return to.observeUnless(err, threads)
+}
+
+// openDescriptors is read once for the signal's two names.
+func (c *collection) openDescriptors(to point) error {
+	c.descriptors, c.descriptorsFailed = c.process.source.openDescriptors()
+	return to.observeUnless(c.descriptorsFailed, c.descriptors)
+}
+
+// unixDescriptors repeats what openDescriptors, the row before it, has read. A
+// failure was reported there.
+func (c *collection) unixDescriptors(to point) error {
+	_ = to.observeUnless(c.descriptorsFailed, c.descriptors)
+	return nil
+}
+
+// observeUnless leaves the point out where its reading failed: there is no
+// invented zero. It returns the failure.
+func (p point) observeUnless(failed error, value int64) error {
+	if failed == nil {
+		p.observe(value)
+	}
+	return failed
+}
+
+// statusOptions are the attribute sets of the status codes, made when a code is
+// first seen.
+var statusOptions [maxStatus - minStatus + 1]atomic.Pointer[[]metric.ObserveOption]
+
+func (c *collection) responses(to point) error {
+	for i := range requestTotals.responses {
+		n := requestTotals.responses[i].Load()
+		if n == 0 {
+			continue
+		}
+		options := statusOptions[i].Load()
+		if options == nil {
+			options = &[]metric.ObserveOption{attributesOf(attribute.Int(HTTPStatusCodeAttribute, minStatus+i))}
+			statusOptions[i].Store(options)
+		}
+		to.observe(n, *options...)
+	}
+	return nil
+}
+
+func (c *collection) cancellations(to point) error {
+	for _, route := range requestTotals.routes.all() {
+		if n := route.beforeResponse.Load(); n > 0 {
+			to.observe(n, route.beforeOptions...)
+		}
+		if n := route.responseStarted.Load(); n > 0 {
+			to.observe(n, route.startedOptions...)
+		}
+	}
+	return nil
+}
+
+// driver observes a value of the rollout driver, in a process that is one.
+func (c *collection) driver(to point, value int64) error {
+	if driverTotals.driving.Load() {
+		to.observe(value)
+	}
+	return nil
+}
+
+// routeOptions returns the attribute set of a cancellation.
+func routeOptions(route, phase string) []metric.ObserveOption {
+	return []metric.ObserveOption{attributesOf(
+		attribute.String(HTTPRouteAttribute, route),
+		attribute.String(RequestPhaseAttribute, phase),
+	)}
+}

@@ -1,0 +1,87 @@
+package observer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// findProvider decides whether telemetry is on and where it goes. Shutdown is
+// not nil where the provider is this package's to shut down.
+func (c *config) findProvider(ctx context.Context, loopName string) (_ metric.MeterProvider, shutdown func(context.Context) error, err error) {
+	if c.provider != nil {
+		return c.provider, nil, nil
+	}
+	if c.open != nil {
+		provider, shutdown, err := c.callOpen(ctx, loopName)
+		switch {
+		case err != nil:
+			return nil, nil, fmt.Errorf("observer: opening the provider: %w", err)
+		case provider != nil:
+			if shutdown == nil {
+				shutdown = func(context.Context) error { return nil }
+			}
+			return provider, shutdown, nil
+		}
+	}
+	global := otel.GetMeterProvider()
+	if !enabled(global) {
+		return nil, nil, fmt.Errorf("%w: no provider is given and none is installed", ErrOff)
+	}
+	return global, nil, nil
+}
+
+func (c *config) callOpen(ctx context.Context, loopName string) (provider metric.MeterProvider, shutdown func(context.Context) error, err error) {
+	defer catch(&err)
+	provider, shutdown, err = c.open(ctx, loopName, c.settings)
+	if isNil(provider) {
+		provider = nil
+	}
+	return provider, shutdown, err
+}
+
+// enabled reports whether a provider would take what is recorded: the global
+// one that nobody has set, the API's no-op, and an SDK without a reader would
+// not. It asks all histograms, since a View may drop some.
+func enabled(provider metric.MeterProvider) bool {
+	answer := make(chan bool, 1)
+	go func() {
+		on := false
+		defer func() { answer <- on }()
+		defer catch(new(error)) // a provider that panics is not one to use
+		made, _ := newInstruments(provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion())), nil)
+		on = made.enabled()
+	}()
+	timeout := time.NewTimer(setUpPatience)
+	defer timeout.Stop()
+	select {
+	case on := <-answer:
+		return on
+	case <-timeout.C:
+		return true // only one that is collecting makes its callers wait
+	}
+}
+
+// sameProvider reports whether two providers are one.
+func sameProvider(a, b metric.MeterProvider) bool {
+	return reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+}
+
+// noteIgnored notes what was given to a later handle and comes from the first.
+func (c *config) noteIgnored(p *process) {
+	var ignored []string
+	if c.open != nil || c.provider != nil && !sameProvider(c.provider, p.provider) {
+		ignored = append(ignored, "provider")
+	}
+	if c.loggerGiven && c.settings.Logger != p.failures.logger {
+		ignored = append(ignored, "logger of the process")
+	}
+	if len(ignored) > 0 {
+		c.note(slog.LevelInfo, "observer: already running, these options of a later handle are ignored", slog.Any("options", ignored))
+	}
+}

@@ -1,0 +1,182 @@
+package observer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gym-observer/observer/internal/env"
+)
+
+const (
+	defaultSampleInterval = 100 * time.Millisecond
+	minSampleInterval     = time.Millisecond // below it, sampling would be a load of its own
+	maxSampleInterval     = time.Hour
+)
+
+// Settings are what a handle observes with: options over the environment over
+// the defaults.
+type Settings struct {
+	SampleInterval time.Duration // between two samples, on average; 100 ms by default
+	TaskCount      bool          // count goroutines at each sample; off by default
+	Logger         *slog.Logger  // receives the failures that are survived; slog.Default() by default
+}
+
+// Option changes what [Start] and [Acquire] do. A nil Option counts as not given.
+type Option func(*config)
+
+// openProvider is the argument of WithProvider.
+type openProvider func(ctx context.Context, loop string, s Settings) (metric.MeterProvider, func(context.Context) error, error)
+
+// config is what the options and the environment come to.
+type config struct {
+	settings Settings
+	provider metric.MeterProvider // of WithMeterProvider
+	open     openProvider         // of the last WithProvider
+	notes    []note               // what resolving found to say, for the logger that it found
+
+	// What was given, for the log lines about what is ignored.
+	providerOptions int
+	loggerGiven     bool
+}
+
+// note is a log line that waits until no lock is held.
+type note struct {
+	level      slog.Level
+	message    string
+	attributes []slog.Attr
+}
+
+// WithMeterProvider exports through a provider of the application's own, which
+// stays the application's to shut down; the last Stop only asks it to flush. It
+// turns telemetry on, unless the environment switches it off. A nil provider
+// counts as not given.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(c *config) {
+		if isNil(p) {
+			return
+		}
+		c.provider = p
+		c.providerOptions++
+	}
+}
+
+// WithProvider opens a provider when the first [Start] or [Acquire] of the
+// process needs one, with its context, its loop name ("" for Acquire) and its
+// settings, whose Logger is never nil. The last Stop calls shutdown, which may
+// be nil. Open is called synchronously, so it must not block.
+//
+// A nil provider with a nil error means that the environment leaves it off. An
+// error, or a panic, is logged and kept in [Observer.Err]. Package export builds
+// its options on this one. A nil function counts as not given.
+func WithProvider(open func(ctx context.Context, loop string, s Settings) (p metric.MeterProvider, shutdown func(context.Context) error, err error)) Option {
+	return func(c *config) {
+		if open == nil {
+			return
+		}
+		c.open = open
+		c.providerOptions++
+	}
+}
+
+// WithSampleInterval sets the mean time between two samples, from 1 ms to 1 h.
+// Outside that, the default holds and a warning is logged.
+func WithSampleInterval(d time.Duration) Option {
+	return func(c *config) {
+		if d < minSampleInterval || d > maxSampleInterval {
+			c.note(slog.LevelWarn, "observer: the sample interval given in code is out of range, using the default",
+				slog.Duration("given", d), slog.Duration("default", defaultSampleInterval))
+			d = defaultSampleInterval
+		}
+		c.settings.SampleInterval = d
+	}
+}
+
+// WithTaskCount exports the number of goroutines, counted at each sample.
+func WithTaskCount(on bool) Option {
+	return func(c *config) { c.settings.TaskCount = on }
+}
+
+// WithLogger sets where failures that are survived are logged. A nil logger
+// counts as not given.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) {
+		if l != nil {
+			c.settings.Logger = l
+			c.loggerGiven = true
+		}
+	}
+}
+
+// resolve puts the options over the environment over the defaults. It does not
+// fail: what cannot be used is replaced by its default, with a note.
+func resolve(options []Option) *config {
+	c := &config{settings: Settings{Logger: slog.Default()}}
+	interval, err := env.Gym("EVENT_LOOP_SAMPLE_INTERVAL_SECONDS").Seconds(minSampleInterval, maxSampleInterval, defaultSampleInterval)
+	c.noteUnusable(err)
+	c.settings.SampleInterval = interval
+	taskCount, err := env.Gym("EVENT_LOOP_TASK_COUNT").Bool(false)
+	c.noteUnusable(err)
+	c.settings.TaskCount = taskCount
+	for _, option := range options {
+		if option != nil {
+			option(c)
+		}
+	}
+	if c.providerOptions > 1 {
+		c.note(slog.LevelInfo, "observer: several providers are given; WithMeterProvider holds over the others, else the last one",
+			slog.Int("given", c.providerOptions))
+	}
+	return c
+}
+
+// switchedOff returns an error that wraps ErrOff where the environment switches
+// telemetry off, whatever the code says.
+func (c *config) switchedOff() error {
+	if v := env.Standard("OTEL_SDK_DISABLED"); strings.EqualFold(v.Text, "true") {
+		return fmt.Errorf("%w: %s is true", ErrOff, v.Name)
+	}
+	for _, suffix := range []string{"ENABLED", "METRICS_ENABLED"} {
+		v := env.Gym(suffix)
+		on, err := v.Bool(true)
+		c.noteUnusable(err)
+		if !on {
+			return fmt.Errorf("%w: %s is %s", ErrOff, v.Name, v.Text)
+		}
+	}
+	return nil
+}
+
+func (c *config) note(level slog.Level, message string, attributes ...slog.Attr) {
+	c.notes = append(c.notes, note{level, message, attributes})
+}
+
+// noteUnusable notes a variable that could not be used; err names it and its
+// value.
+func (c *config) noteUnusable(err error) {
+	if err != nil {
+		c.note(slog.LevelWarn, "observer: a setting cannot be used, using its default", slog.Any("error", err))
+	}
+}
+
+// say logs the notes. No lock may be held: the handler is the application's.
+func (c *config) say() {
+	for _, n := range c.notes {
+		log(c.settings.Logger, n.level, n.message, n.attributes...)
+	}
+	c.notes = nil
+}
+
+var (
+	// ErrOff is why a handle does not observe when telemetry is off.
+	ErrOff = errors.New("observer: telemetry is off")
+
+	// ErrStopped is why a handle does not observe after Stop, or after the end
+	// of its context.
+	ErrStopped = errors.New("observer: stopped")
+)
