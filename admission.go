@@ -145,6 +145,8 @@ func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, er
 		return false, a.limit.Acquire(ctx, n)
 	}
 	driverTotals.drive()
+	driverTotals.waiting.begin()
+	defer driverTotals.waiting.end() // also where the limit panics
 	began := time.Now()
 	err = a.limit.Acquire(ctx, n)
 	switch {

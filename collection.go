@@ -3,6 +3,7 @@ package observer
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -11,6 +12,9 @@ import (
 // The last values of the counters that are read from elsewhere. They belong to
 // the process, not to one Start.
 var lastCPUUser, lastCPUSystem, lastCollections, lastCollected, lastUncollectable ratchet
+
+// The same, read from the kernel once a window.
+var lastThrottled, lastRunDelay ratchet
 
 // Attribute sets that never change. The slices are what variadic calls take
 // without an allocation.
@@ -71,7 +75,7 @@ func (p point) observe(value int64, options ...metric.ObserveOption) {
 	p.observer.ObserveInt64(p.row.integer, value, options...)
 }
 
-func (p point) observeSeconds(value float64, options ...metric.ObserveOption) {
+func (p point) observeFloat(value float64, options ...metric.ObserveOption) {
 	p.observer.ObserveFloat64(p.row.float, value, options...)
 }
 
@@ -81,8 +85,8 @@ func (p point) repeat(counter *ratchet, options ...metric.ObserveOption) {
 	value, ok := counter.last()
 	switch {
 	case !ok:
-	case p.row.fractional():
-		p.observeSeconds(value, options...)
+	case p.row.fractional:
+		p.observeFloat(value, options...)
 	default:
 		p.observe(int64(value), options...)
 	}
@@ -222,6 +226,40 @@ func (c *collection) driver(to point, value int64) error {
 		to.observe(value)
 	}
 	return nil
+}
+
+// load observes the last complete window. What it could not measure has no
+// point.
+func (c *collection) load(to point) error {
+	latest := c.process.diagnosed.Load()
+	if latest == nil {
+		return nil
+	}
+	for cause, load := range latest.window.load {
+		to.observeFloat(load, slowTime[cause].options...)
+	}
+	return nil
+}
+
+func (c *collection) slowTime(to point) error {
+	for _, timer := range slowTime {
+		if nanos := timer.nanos.Load(); nanos > 0 {
+			to.observeFloat(time.Duration(nanos).Seconds(), timer.options...)
+		}
+	}
+	return nil
+}
+
+func (c *collection) oldestAge(to point, kind string) error {
+	if age, any := inFlightWork.oldestAge(kind); any {
+		to.observeFloat(age.Seconds())
+	}
+	return nil
+}
+
+// causeOptions returns the attribute set of a cause.
+func causeOptions(cause Cause) []metric.ObserveOption {
+	return []metric.ObserveOption{attributesOf(attribute.String(CauseAttribute, string(cause)))}
 }
 
 // routeOptions returns the attribute set of a cancellation.

@@ -21,8 +21,9 @@ var driverTotals DriverMetrics
 // before, too; durations and sizes recorded before are dropped.
 type DriverMetrics struct {
 	// The admissions of a busy driver write these from every core.
-	_        cpu.CacheLinePad
-	resident atomic.Int64
+	resident inFlight
+	waiting  inFlight // for a limit
+	writing  inFlight // writes that BeginOutputWrite began
 	_        cpu.CacheLinePad
 	active   atomic.Int64
 	_        cpu.CacheLinePad
@@ -30,6 +31,12 @@ type DriverMetrics struct {
 	offered   atomic.Int64
 	abandoned atomic.Int64
 	driving   atomic.Bool // whether the process has shown itself to be a driver
+
+	// Nanoseconds of the writes that RecordOutputWrite recorded, each as far as it
+	// lies in the window that the diagnosis has open since windowOpened, on the
+	// coarse clock.
+	written      atomic.Int64
+	windowOpened atomic.Int64
 }
 
 // Driver returns the rollout counters of the process, or nil while nothing
@@ -58,8 +65,11 @@ func (m *DriverMetrics) CountResident(rollout func() error) error {
 	if m == nil {
 		return rollout()
 	}
-	m.resident.Add(1)
-	defer m.resident.Add(-1)
+	m.resident.begin()
+	defer m.resident.end()
+	w := &work{kind: rolloutWork}
+	inFlightWork.add(w)
+	defer w.done()
 	return rollout()
 }
 
@@ -75,10 +85,24 @@ func (m *DriverMetrics) RecordMaterialize(ctx context.Context, took time.Duratio
 // exported in milliseconds, and its size in bytes. A negative one of the two is
 // not recorded. [DriverMetrics.BeginOutputWrite] also shows a write that hangs.
 func (m *DriverMetrics) RecordOutputWrite(ctx context.Context, took time.Duration, bytes int64) {
+	if m == nil {
+		return
+	}
+	inWindow := coarseNow() - time.Duration(m.windowOpened.Load())
+	m.written.Add(int64(max(0, min(took, inWindow))))
+	m.recordOutputWrite(ctx, took, bytes)
+}
+
+func (m *DriverMetrics) recordOutputWrite(ctx context.Context, took time.Duration, bytes int64) {
 	if to := m.records(); to != nil {
 		to.writeDuration.recordDuration(ctx, took)
 		to.writeBytes.record(ctx, bytes)
 	}
+}
+
+// openWindow tells which part of a write lies in the window.
+func (m *DriverMetrics) openWindow(at time.Time) {
+	m.windowOpened.Store(int64(at.Sub(clockBase)))
 }
 
 // BeginOutputWrite begins the measurement of one output write. The end function
@@ -88,11 +112,13 @@ func (m *DriverMetrics) BeginOutputWrite(ctx context.Context) (end func(bytes in
 	if m == nil {
 		return func(int64) {}
 	}
+	m.writing.begin()
 	began := time.Now()
 	var ended atomic.Bool
 	return func(bytes int64) {
 		if ended.CompareAndSwap(false, true) {
-			m.RecordOutputWrite(ctx, time.Since(began), bytes)
+			m.writing.end()
+			m.recordOutputWrite(ctx, time.Since(began), bytes)
 		}
 	}
 }
@@ -131,7 +157,7 @@ func (m *DriverMetrics) Counts() DriverCounts {
 	}
 	return DriverCounts{
 		Offered:   m.offered.Load(),
-		Resident:  m.resident.Load(),
+		Resident:  m.resident.now(),
 		Active:    m.active.Load(),
 		Abandoned: m.abandoned.Load(),
 	}

@@ -51,6 +51,16 @@ const (
 	RolloutToolCallsInstrument   = "gym.driver.rollout.tool_calls"
 )
 
+// The names of the diagnosis's instruments.
+const (
+	LoadInstrument              = "gym.load"
+	SlowTimeInstrument          = "gym.slow_time"
+	RequestsOldestAgeInstrument = "gym.server.requests.oldest_age"
+	RolloutsOldestAgeInstrument = "gym.driver.rollouts.oldest_age"
+	CPUThrottledTimeInstrument  = "process.cpu.throttled_time"
+	CPURunDelayInstrument       = "process.cpu.run_delay"
+)
+
 // The keys of the attributes.
 const (
 	EventLoopAttribute      = "nemo.gym.event_loop"       // the loop name given to Start
@@ -59,6 +69,7 @@ const (
 	HTTPRouteAttribute      = "http.route"                // a registered template, "unmatched" or "overflow"
 	HTTPStatusCodeAttribute = "http.response.status_code" // an integer
 	RequestPhaseAttribute   = "nemo.gym.request.phase"    // "before_response" or "response_started"
+	CauseAttribute          = "nemo.gym.cause"            // a Cause
 )
 
 // scopeName is the instrumentation scope of every instrument.
@@ -99,13 +110,11 @@ type signal struct {
 	description string // exported with the instrument
 	advice      string // what to do about it, for the reader of a dashboard
 
-	float   func(*instruments) *floatHistogram
-	integer func(*instruments) *intHistogram
-	observe func(*collection, point) error
+	float      func(*instruments) *floatHistogram
+	integer    func(*instruments) *intHistogram
+	observe    func(*collection, point) error
+	fractional bool // an observable's values are float64
 }
-
-// fractional tells whether an observable has float64 values: seconds do.
-func (s *signal) fractional() bool { return s.unit == "s" }
 
 // catalogue is the single source of what this package exports: the instruments,
 // the table in the README and the test of the whole export are made from it. A
@@ -164,7 +173,7 @@ var catalogue = []signal{
 		observe:     (*collection).allocatedSinceCollection,
 	},
 	{
-		name: ProcessCPUTimeInstrument, kind: observableCounter, unit: "s", attributes: []string{CPUModeAttribute},
+		name: ProcessCPUTimeInstrument, kind: observableCounter, unit: "s", attributes: []string{CPUModeAttribute}, fractional: true,
 		description: "CPU time of this process, children excluded.",
 		advice:      "At the number of processors the process is full: take a CPU profile. Much system time points to system calls.",
 		observe:     (*collection).cpuTime,
@@ -198,7 +207,7 @@ var catalogue = []signal{
 		description: "Requests inside the middleware.",
 		advice:      "A climb at a steady rate of responses means that each takes longer; one that stays up means stuck handlers.",
 		observe: func(c *collection, to point) error {
-			to.observe(requestTotals.inFlight.Load())
+			to.observe(requestTotals.served.now())
 			return nil
 		},
 	},
@@ -228,7 +237,7 @@ var catalogue = []signal{
 		description: "Outbound requests still waiting for their response headers.",
 		advice:      "A high level means that the process waits for another server.",
 		observe: func(c *collection, to point) error {
-			to.observe(requestTotals.outbound.Load())
+			to.observe(requestTotals.outbound.now())
 			return nil
 		},
 	},
@@ -245,7 +254,7 @@ var catalogue = []signal{
 		description: "Rollouts that exist and have not finished.",
 		advice:      "Resident less active is the backlog at the limit.",
 		observe: func(c *collection, to point) error {
-			return c.driver(to, driverTotals.resident.Load())
+			return c.driver(to, driverTotals.resident.now())
 		},
 	},
 	{
@@ -320,6 +329,52 @@ var catalogue = []signal{
 		advice:      "Each call is work for a resources server.",
 		integer:     func(i *instruments) *intHistogram { return &i.toolCalls },
 	},
+	{
+		name: LoadInstrument, kind: observableGauge, unit: "{unit}", attributes: []string{CauseAttribute}, fractional: true,
+		description: "The load of each cause over the last complete window: the mean number of units waiting for it; for descriptors and memory the share in use.",
+		advice:      "Stack the causes beside the number of processors: the largest is the first to look at.",
+		observe:     (*collection).load,
+	},
+	{
+		name: SlowTimeInstrument, kind: observableCounter, unit: "s", attributes: []string{CauseAttribute}, fractional: true,
+		description: "Time for which a cause was the verdict.",
+		advice:      "Its increase over five minutes tells what it was at that time. See DIAGNOSIS.md.",
+		observe:     (*collection).slowTime,
+	},
+	{
+		name: RequestsOldestAgeInstrument, kind: observableGauge, unit: "s", fractional: true,
+		description: "The age of the oldest request in flight.",
+		advice:      "A steady climb is one stuck request: observer.Diagnose names its route.",
+		observe: func(c *collection, to point) error {
+			return c.oldestAge(to, requestWork)
+		},
+	},
+	{
+		name: RolloutsOldestAgeInstrument, kind: observableGauge, unit: "s", fractional: true,
+		description: "The age of the oldest rollout in flight.",
+		advice:      "A steady climb is one stuck rollout: take a goroutine profile.",
+		observe: func(c *collection, to point) error {
+			return c.oldestAge(to, rolloutWork)
+		},
+	},
+	{
+		name: CPUThrottledTimeInstrument, kind: observableCounter, unit: "s", fractional: true,
+		description: "Time for which the cgroup's CPU quota stopped the process, summed over processors, read once a window. Linux.",
+		advice:      "Any steady increase: raise the CPU limit, or set GOMAXPROCS to it.",
+		observe: func(c *collection, to point) error {
+			to.repeat(&lastThrottled)
+			return nil
+		},
+	},
+	{
+		name: CPURunDelayInstrument, kind: observableCounter, unit: "s", fractional: true,
+		description: "Time for which threads of the process were ready without a processor, summed over threads, read once a window. Linux.",
+		advice:      "Rising faster than the CPU time, others have the processors.",
+		observe: func(c *collection, to point) error {
+			to.repeat(&lastRunDelay)
+			return nil
+		},
+	},
 }
 
 // instruments are the catalogue's rows as one meter made them. A row that the
@@ -376,13 +431,13 @@ func (i *instruments) add(s *signal, meter metric.Meter, failures *failures) err
 	made := observable{signal: s}
 	var err error
 	switch {
-	case s.kind == observableCounter && s.fractional():
+	case s.kind == observableCounter && s.fractional:
 		made.float, err = meter.Float64ObservableCounter(s.name, description, unit)
 	case s.kind == observableCounter:
 		made.integer, err = meter.Int64ObservableCounter(s.name, description, unit)
 	case s.kind == observableUpDown:
 		made.integer, err = meter.Int64ObservableUpDownCounter(s.name, description, unit)
-	case s.kind == observableGauge && s.fractional():
+	case s.kind == observableGauge && s.fractional:
 		made.float, err = meter.Float64ObservableGauge(s.name, description, unit)
 	case s.kind == observableGauge:
 		made.integer, err = meter.Int64ObservableGauge(s.name, description, unit)

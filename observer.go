@@ -294,6 +294,11 @@ type process struct {
 	pauses    pauseRecorder
 	allocated sinceCollection
 
+	loads     loads
+	verdict   hysteresis // belongs to whoever samples for the process
+	diagnosed atomic.Pointer[diagnosed]
+	capture   *capture // nil where there is none
+
 	ended  atomic.Bool   // the last handle has left
 	silent atomic.Bool   // the callback observes nothing any more
 	closed chan struct{} // closed when flushed, unregistered and shut down
@@ -314,6 +319,8 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 		closed:       make(chan struct{}),
 	}
 	p.loops.Store(new([]*loop))
+	p.loads = loads{every: c.window, process: p.source, machine: thisMachine, failed: p.failures.report}
+	p.capture = newCapture(c.capture, p.failures.report)
 	p.collections.New = func() any { return new(collection) }
 	var heap heapTotals
 	heap.read()
@@ -373,6 +380,7 @@ func (p *process) addLoop(l *loop) {
 	loops := *p.loops.Load()
 	if len(loops) == 0 {
 		p.pauses.begin() // what happened while nobody sampled is not reported
+		l.first = true
 	}
 	loops = append(slices.Clone(loops), l)
 	p.loops.Store(&loops)
@@ -385,6 +393,10 @@ func (p *process) drop(l *loop) (last bool) {
 	defer mu.Unlock()
 	loops := slices.DeleteFunc(slices.Clone(*p.loops.Load()), func(other *loop) bool { return other == l })
 	p.loops.Store(&loops)
+	coarseClock.nanos.Store(0) // the next oldest loop will advance it, if there is one
+	if len(loops) == 0 {
+		p.diagnosed.Store(nil)
+	}
 	p.holders--
 	if p.holders > 0 {
 		return false
@@ -395,9 +407,15 @@ func (p *process) drop(l *loop) (last bool) {
 	return true
 }
 
+// isOldest reports whether a loop is the one that samples for the process.
+func (p *process) isOldest(l *loop) bool {
+	loops := *p.loops.Load()
+	return len(loops) > 0 && loops[0] == l
+}
+
 // tick takes what is sampled once for the process. Only the oldest loop does.
 func (p *process) tick(l *loop) {
-	if loops := *p.loops.Load(); len(loops) == 0 || loops[0] != l {
+	if !p.isOldest(l) {
 		return
 	}
 	instruments := p.instruments.Load()
@@ -412,6 +430,73 @@ func (p *process) tick(l *loop) {
 	_, _ = p.allocated.notice(&l.heap) // its error comes back at each export, which reports it
 }
 
+// beginWindow opens the first window of the diagnosis. It runs on the sampler's
+// goroutine, since it reads files, which Start does not wait for.
+func (p *process) beginWindow(l *loop) {
+	defer p.failures.survive("diagnosis")
+	if l.first {
+		p.diagnosed.Store(nil)
+		p.verdict = hysteresis{}
+		p.loads.begin(l.now())
+	}
+}
+
+// addToWindow gives the diagnosis one sample, and publishes what a window that
+// it completes comes to.
+func (p *process) addToWindow(l *loop, s sample) {
+	if !p.isOldest(l) {
+		return
+	}
+	if l.settings.SampleInterval <= coarseEnough {
+		coarseClock.nanos.Store(int64(s.at.Sub(clockBase)))
+	}
+	if w := p.loads.add(s); w != nil {
+		p.publish(w)
+	}
+	if p.capture != nil && s.lag > p.capture.lag {
+		p.capture.begin("lag", p.current())
+	}
+}
+
+// publish takes the verdict of a window, counts its time, and says when it
+// changed.
+func (p *process) publish(w *window) {
+	held := holding(w)
+	changed := p.verdict.next(held)
+	verdict := p.verdict.verdict
+	shown := w
+	if before := p.diagnosed.Load(); before != nil && before.verdict == verdict && !slices.Contains(held, verdict) {
+		shown = before.shown
+	}
+	p.diagnosed.Store(&diagnosed{window: w, verdict: verdict, shown: shown})
+	countSlowTime(verdict, w.length)
+	if !changed {
+		return
+	}
+	level := slog.LevelWarn
+	if verdict == CauseNone || verdict == CauseDownstream {
+		level = slog.LevelInfo
+	}
+	current := p.current()
+	log(p.failures.logger, level, "observer: verdict changed",
+		slog.String("verdict", string(verdict)), slog.String("summary", current.Summary))
+	if p.capture != nil && level == slog.LevelWarn {
+		p.capture.begin(string(verdict), current)
+	}
+}
+
+// current is what Diagnose returns of this process.
+func (p *process) current() Diagnosis {
+	latest := p.diagnosed.Load()
+	if latest != nil {
+		return latest.diagnosis(time.Now(), inFlightWork.oldest(maxOldest))
+	}
+	if len(*p.loops.Load()) == 0 {
+		return Diagnosis{Summary: "nothing samples this process: the diagnosis needs an observer.Start"}
+	}
+	return Diagnosis{Summary: "the first window is not complete yet"}
+}
+
 // close hands the last export to the provider and lets go of it. Each step is
 // taken whatever became of the one before. No lock is held: a provider may take
 // its time, or call this package.
@@ -421,6 +506,8 @@ func (p *process) close(ctx context.Context) {
 	if provider, ok := p.provider.(interface{ ForceFlush(context.Context) error }); ok {
 		p.attempt("flushing the provider", func() error { return provider.ForceFlush(ctx) })
 	}
+
+	p.capture.close(ctx)
 
 	mu.Lock()
 	closing = slices.DeleteFunc(closing, func(other *process) bool { return other == p })

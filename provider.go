@@ -67,9 +67,10 @@ func enabled(provider metric.MeterProvider) bool {
 	}
 }
 
-// sameProvider reports whether two providers are one.
+// sameProvider reports whether two providers are one. Comparable types are not
+// enough: == panics where an interface inside holds a value that is not.
 func sameProvider(a, b metric.MeterProvider) bool {
-	return reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // noteIgnored notes what was given to a later handle and comes from the first.
@@ -77,6 +78,12 @@ func (c *config) noteIgnored(p *process) {
 	var ignored []string
 	if c.open != nil || c.provider != nil && !sameProvider(c.provider, p.provider) {
 		ignored = append(ignored, "provider")
+	}
+	if c.windowGiven && c.window != p.loads.every {
+		ignored = append(ignored, "window")
+	}
+	if c.capture != nil {
+		ignored = append(ignored, "capture")
 	}
 	if c.loggerGiven && c.settings.Logger != p.failures.logger {
 		ignored = append(ignored, "logger of the process")

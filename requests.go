@@ -39,13 +39,10 @@ var requestTotals RequestMetrics
 // [Middleware] and [Transport] do the counting for net/http. A server of
 // another kind calls Begin and the Count methods itself, through [Requests].
 type RequestMetrics struct {
-	// Every request writes these four on whichever core serves it, so that each
-	// has cache lines of its own.
-	_         cpu.CacheLinePad
-	inFlight  atomic.Int64
-	_         cpu.CacheLinePad
-	outbound  atomic.Int64
-	_         cpu.CacheLinePad
+	// Every request writes these on whichever core serves it, so that each has
+	// cache lines of its own.
+	served    inFlight
+	outbound  inFlight
 	responses [maxStatus - minStatus + 1]atomic.Int64
 	_         cpu.CacheLinePad
 
@@ -103,7 +100,7 @@ func (m *RequestMetrics) Begin() (end func()) {
 	if m == nil {
 		return func() {}
 	}
-	return countWhile(&m.inFlight)
+	return m.served.during()
 }
 
 // BeginOutbound counts one outbound request as waiting for its response headers
@@ -113,16 +110,36 @@ func (m *RequestMetrics) BeginOutbound() (end func()) {
 	if m == nil {
 		return func() {}
 	}
-	return countWhile(&m.outbound)
+	return m.outbound.during()
 }
 
-// countWhile adds one to gauge until the returned function is first called.
-func countWhile(gauge *atomic.Int64) (end func()) {
-	gauge.Add(1)
+// inFlight counts what has begun and what has ended. One gauge that goes up and
+// down would cost the same and not tell how many have ended.
+type inFlight struct {
+	_     cpu.CacheLinePad
+	begun atomic.Int64
+	_     cpu.CacheLinePad
+	ended atomic.Int64
+	_     cpu.CacheLinePad
+}
+
+func (f *inFlight) begin() { f.begun.Add(1) }
+func (f *inFlight) end()   { f.ended.Add(1) }
+
+// now returns how many are in flight. What has ended is read first: the other
+// way round, something that begins and ends in between would make it negative.
+func (f *inFlight) now() int64 {
+	ended := f.ended.Load()
+	return f.begun.Load() - ended
+}
+
+// during counts one until the returned function is first called.
+func (f *inFlight) during() (end func()) {
+	f.begin()
 	var ended atomic.Bool
 	return func() {
 		if ended.CompareAndSwap(false, true) {
-			gauge.Add(-1)
+			f.end()
 		}
 	}
 }
@@ -151,8 +168,8 @@ func (m *RequestMetrics) Counts() RequestCounts {
 		return RequestCounts{}
 	}
 	counts := RequestCounts{
-		InFlight:            m.inFlight.Load(),
-		OutboundInFlight:    m.outbound.Load(),
+		InFlight:            m.served.now(),
+		OutboundInFlight:    m.outbound.now(),
 		UnhandledExceptions: m.exceptions.Load(),
 		Responses:           make(map[int]int64),
 		Cancellations:       make(map[Cancellation]int64),

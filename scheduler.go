@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// runQueueMetric counts goroutines that could run and do not.
-	runQueueMetric = "/sched/goroutines/runnable:goroutines"
+	// runnableMetric counts goroutines that could run and do not, notInGoMetric
+	// those in system calls or C code.
+	runnableMetric = "/sched/goroutines/runnable:goroutines"
+	notInGoMetric  = "/sched/goroutines/not-in-go:goroutines"
 
 	// jitter spreads the intervals around the setting. At a fixed interval the
 	// samples march in step with the application's own timers, and read a run
@@ -34,8 +36,9 @@ type loop struct {
 	recordOptions  []metric.RecordOption
 	observeOptions []metric.ObserveOption
 
-	runQueue [1]metrics.Sample // these two belong to whoever samples
-	heap     heapTotals
+	first  bool              // no other sampled when it was added
+	queues [2]metrics.Sample // these two belong to whoever samples
+	heap   heapTotals
 
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has ended
@@ -51,7 +54,7 @@ func newLoop(p *process, name string, settings Settings) *loop {
 		now:            time.Now,
 		recordOptions:  []metric.RecordOption{attributes},
 		observeOptions: []metric.ObserveOption{attributes},
-		runQueue:       [1]metrics.Sample{{Name: runQueueMetric}},
+		queues:         [2]metrics.Sample{{Name: runnableMetric}, {Name: notInGoMetric}},
 		done:           make(chan struct{}),
 	}
 	l.countTasks()
@@ -84,6 +87,7 @@ func (l *loop) run(ctx context.Context) {
 	defer close(l.done)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	l.process.beginWindow(l)
 	for {
 		// Always counted from now: after a stall there is no burst of samples to
 		// catch up with.
@@ -102,32 +106,32 @@ func (l *loop) run(ctx context.Context) {
 // sample measures how late this goroutine runs, having been due.
 func (l *loop) sample(due time.Time) {
 	defer l.process.failures.survive("sampling")
-	runnable, err := l.readRunQueue()
+	queues := l.readQueues()
 	// The runtime puts the goroutine of a timer before the run queue; after one
 	// yield it has waited its turn like any other. Without it, 2,000 queued
 	// goroutines read as a lag of 0.03 ms instead of 114.
 	runtime.Gosched()
-	lag := max(l.now().Sub(due), 0)
+	now := l.now()
+	lag := max(now.Sub(due), 0)
 
 	if instruments := l.process.instruments.Load(); instruments != nil {
 		instruments.lag.recordDuration(context.Background(), lag, l.recordOptions...)
-		if err == nil {
-			instruments.runQueue.record(context.Background(), runnable, l.recordOptions...)
+		if queues.runnable.known {
+			instruments.runQueue.record(context.Background(), int64(queues.runnable.value), l.recordOptions...)
+		} else {
+			l.process.failures.report(EventLoopRunQueueInstrument, unknownMetric(runnableMetric))
 		}
 	}
-	l.process.failures.report(EventLoopRunQueueInstrument, err)
 	l.countTasks()
 	l.process.tick(l)
+	l.process.addToWindow(l, sample{now, lag, queues})
 }
 
-// readRunQueue returns how many goroutines are ready to run. It allocates
-// nothing.
-func (l *loop) readRunQueue() (int64, error) {
-	metrics.Read(l.runQueue[:])
-	if l.runQueue[0].Value.Kind() != metrics.KindUint64 {
-		return 0, unknownMetric(runQueueMetric)
-	}
-	return int64(l.runQueue[0].Value.Uint64()), nil
+// readQueues returns how many goroutines wait for a processor or for the
+// kernel. It allocates nothing.
+func (l *loop) readQueues() queues {
+	metrics.Read(l.queues[:])
+	return queues{runnable: reading(l.queues[0].Value), notInGo: reading(l.queues[1].Value)}
 }
 
 func (l *loop) countTasks() {

@@ -17,6 +17,10 @@ const (
 	defaultSampleInterval = 100 * time.Millisecond
 	minSampleInterval     = time.Millisecond // below it, sampling would be a load of its own
 	maxSampleInterval     = time.Hour
+
+	defaultWindow = 10 * time.Second
+	minWindow     = time.Second // below it, a handful of samples would decide
+	maxWindow     = time.Hour
 )
 
 // Settings are what a handle observes with: options over the environment over
@@ -38,10 +42,13 @@ type config struct {
 	settings Settings
 	provider metric.MeterProvider // of WithMeterProvider
 	open     openProvider         // of the last WithProvider
+	window   time.Duration        // of the diagnosis
+	capture  *captureSettings     // nil for no capture
 	notes    []note               // what resolving found to say, for the logger that it found
 
 	// What was given, for the log lines about what is ignored.
 	providerOptions int
+	windowGiven     bool
 	loggerGiven     bool
 }
 
@@ -97,6 +104,21 @@ func WithSampleInterval(d time.Duration) Option {
 	}
 }
 
+// WithWindow sets the time over which [Diagnose] takes the load of each cause,
+// 10 s by default, from 1 s to 1 h. Outside that, the default holds and a
+// warning is logged. The first handle's holds for the process.
+func WithWindow(d time.Duration) Option {
+	return func(c *config) {
+		if d < minWindow || d > maxWindow {
+			c.note(slog.LevelWarn, "observer: the window given in code is out of range, using the default",
+				slog.Duration("given", d), slog.Duration("default", defaultWindow))
+			d = defaultWindow
+		}
+		c.window = d
+		c.windowGiven = true
+	}
+}
+
 // WithTaskCount exports the number of goroutines, counted at each sample.
 func WithTaskCount(on bool) Option {
 	return func(c *config) { c.settings.TaskCount = on }
@@ -116,7 +138,7 @@ func WithLogger(l *slog.Logger) Option {
 // resolve puts the options over the environment over the defaults. It does not
 // fail: what cannot be used is replaced by its default, with a note.
 func resolve(options []Option) *config {
-	c := &config{settings: Settings{Logger: slog.Default()}}
+	c := &config{settings: Settings{Logger: slog.Default()}, window: defaultWindow}
 	interval, err := env.Gym("EVENT_LOOP_SAMPLE_INTERVAL_SECONDS").Seconds(minSampleInterval, maxSampleInterval, defaultSampleInterval)
 	c.noteUnusable(err)
 	c.settings.SampleInterval = interval

@@ -1,0 +1,197 @@
+package observer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Cause is a thing that work can wait for, or a verdict without one.
+type Cause string
+
+// The causes, as they stand in metrics, logs and JSON.
+const (
+	CauseNone    Cause = "none"    // nothing waits beyond its normal bounds
+	CauseUnknown Cause = "unknown" // it is slow, and nothing that is measured says why
+
+	CauseCPUThrottled  Cause = "cpu_throttled"  // the cgroup's CPU quota stops the process
+	CauseStopTheWorld  Cause = "stop_the_world" // pauses that are not the collector's
+	CauseGC            Cause = "gc"             // the garbage collector takes the processors
+	CauseCPUContended  Cause = "cpu_contended"  // others have the processors
+	CauseCPUSaturated  Cause = "cpu_saturated"  // more goroutines want to run than processors can
+	CauseLock          Cause = "lock"           // mutexes
+	CauseOutputWrite   Cause = "output_write"   // output writes of a rollout driver
+	CauseDownstream    Cause = "downstream"     // outbound requests
+	CauseAdmission     Cause = "admission"      // the limit of a MeteredAdmission
+	CauseBlockedThread Cause = "blocked_thread" // system calls or C code
+	CauseDescriptors   Cause = "descriptors"    // RLIMIT_NOFILE is nearly used up
+	CauseMemory        Cause = "memory"         // GOMEMLIMIT or the cgroup's limit is nearly used up
+)
+
+// Diagnosis says what slows the process down, over one window.
+type Diagnosis struct {
+	At         time.Time     // the end of the window
+	Window     time.Duration // its length as measured: a starved process closes it late
+	Verdict    Cause         // held by two windows in a row; none until the second
+	Summary    string        // one sentence with the verdict's numbers; says so when At is older than two windows
+	Findings   []Finding     // loads first, by falling load; then the shares
+	Unmeasured []Cause       // what this platform, or this window, cannot measure
+	Oldest     []Work        // the oldest requests and rollouts in flight, at most 10
+}
+
+// Finding is what one cause did in the window.
+type Finding struct {
+	Cause    Cause   `json:"cause"`
+	Load     float64 `json:"load"` // mean units waiting; for descriptors and memory the share in use
+	Evidence string  `json:"evidence"`
+	Advice   string  `json:"advice"`
+}
+
+// Work is one request or rollout in flight.
+type Work struct {
+	Kind string        // "request" or "rollout"
+	Name string        // the route of a request, where it is known; never its path
+	Age  time.Duration // to the resolution of one sample interval
+}
+
+// Diagnose returns what slows this process down, over the last complete window.
+// It is zero while nothing observes, and has only a Summary until the first
+// window is complete. It may be called from any goroutine, as often as wanted:
+// it measures nothing, it reads what the sampler has measured.
+func Diagnose() Diagnosis {
+	if p := running.Load(); p != nil {
+		return p.current()
+	}
+	return Diagnosis{}
+}
+
+// slowTime is how long each cause was the verdict, in nanoseconds.
+var slowTime = func() map[Cause]*slowTimer {
+	timers := make(map[Cause]*slowTimer)
+	for _, cause := range append(causes(), CauseUnknown) {
+		timers[cause] = &slowTimer{options: causeOptions(cause)}
+	}
+	return timers
+}()
+
+type slowTimer struct {
+	nanos   atomic.Int64
+	options []metric.ObserveOption
+}
+
+func countSlowTime(verdict Cause, length time.Duration) {
+	if timer := slowTime[verdict]; timer != nil { // none has no timer
+		timer.nanos.Add(int64(length))
+	}
+}
+
+// diagnosed is the outcome of one window.
+type diagnosed struct {
+	window  *window
+	verdict Cause
+	shown   *window // the latest window in which the verdict held, for its sentence
+}
+
+// diagnosis puts the outcome into words.
+func (d *diagnosed) diagnosis(now time.Time, oldest []Work) Diagnosis {
+	w := d.window
+	result := Diagnosis{
+		At:      w.at,
+		Window:  w.length,
+		Verdict: d.verdict,
+		Summary: d.summary(oldest),
+		Oldest:  oldest,
+	}
+	if age := now.Sub(w.at); age > 2*w.length {
+		result.Summary = fmt.Sprintf("as of %v ago: %s", age.Round(time.Second), result.Summary)
+	}
+	var shares []Finding
+	for _, r := range rules {
+		load, measured := w.load[r.cause]
+		switch finding := (Finding{r.cause, load, r.evidence(w), r.advice}); {
+		case !measured:
+			result.Unmeasured = append(result.Unmeasured, r.cause)
+		case r.share:
+			shares = append(shares, finding)
+		default:
+			result.Findings = append(result.Findings, finding)
+		}
+	}
+	slices.SortStableFunc(result.Findings, func(a, b Finding) int {
+		switch {
+		case a.Load > b.Load:
+			return -1
+		case a.Load < b.Load:
+			return 1
+		}
+		return 0
+	})
+	result.Findings = append(result.Findings, shares...)
+	return result
+}
+
+// oldAge is from when on work in flight is named in the sentence of none. Most
+// requests are done by then; a rollout of that age is worth a look, too.
+const oldAge = 30 * time.Second
+
+func (d *diagnosed) summary(oldest []Work) string {
+	switch d.verdict {
+	case CauseNone:
+		sentence := "none: nothing waits beyond its normal bounds"
+		if d.window.length < oldAge && len(oldest) > 0 && oldest[0].Age >= oldAge {
+			sentence += fmt.Sprintf("; the oldest work in flight is %s, for %v", oldest[0].describe(), oldest[0].Age.Round(time.Second))
+		}
+		return sentence
+	case CauseUnknown:
+		return fmt.Sprintf("unknown: goroutines woke up to %v late, and no measured cause says why; a machine that was stopped or suspended looks like this",
+			d.shown.worstLag.Round(time.Millisecond))
+	}
+	for _, r := range rules {
+		if r.cause == d.verdict {
+			return fmt.Sprintf("%s: %s. %s", r.cause, r.evidence(d.shown), r.advice)
+		}
+	}
+	return string(d.verdict)
+}
+
+func (w Work) describe() string {
+	if w.Name == "" {
+		return "a " + w.Kind
+	}
+	return "a " + w.Kind + " on " + w.Name
+}
+
+// MarshalJSON writes the fields in snake_case, durations as seconds and times
+// as RFC 3339.
+func (d Diagnosis) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		At            time.Time `json:"at"`
+		WindowSeconds float64   `json:"window_seconds"`
+		Verdict       Cause     `json:"verdict"`
+		Summary       string    `json:"summary"`
+		Findings      []Finding `json:"findings"`
+		Unmeasured    []Cause   `json:"unmeasured"`
+		Oldest        []Work    `json:"oldest"`
+	}{d.At, d.Window.Seconds(), d.Verdict, d.Summary, notNull(d.Findings), notNull(d.Unmeasured), notNull(d.Oldest)})
+}
+
+// MarshalJSON writes the fields as those of [Diagnosis].
+func (w Work) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Kind       string  `json:"kind"`
+		Name       string  `json:"name"`
+		AgeSeconds float64 `json:"age_seconds"`
+	}{w.Kind, w.Name, w.Age.Seconds()})
+}
+
+// notNull lets an empty list be [] in JSON.
+func notNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

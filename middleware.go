@@ -1,0 +1,135 @@
+package observer
+
+import "net/http"
+
+// MiddlewareOption changes what [Middleware] does; a nil one changes nothing.
+type MiddlewareOption func(*middleware)
+
+// WithRoute sets how the route of a request is found, for a router that does
+// not set [http.Request.Pattern]. The function gets the request that the
+// middleware received, after it was served, and only when its client went away
+// (or a diagnosis lists it). It returns a registered template such as
+// "/rollouts/{id}", never text of the request; a method and a host before the
+// path are cut off. Where it returns nothing or panics, the route is
+// [UnmatchedRoute].
+//
+// A ServeMux behind a handler that copies the request, such as
+// [http.MaxBytesHandler], can be asked again:
+//
+//	observer.WithRoute(func(r *http.Request) string {
+//		_, pattern := mux.Handler(r)
+//		return pattern
+//	})
+func WithRoute(route func(*http.Request) string) MiddlewareOption {
+	return func(m *middleware) {
+		if route != nil {
+			m.route = route
+		}
+	}
+}
+
+// Middleware counts the requests that next serves: those in flight, responses
+// by status, panics that no handler recovered, and clients that went away. A
+// nil next means [http.DefaultServeMux]. It may be called before [Start], and
+// while nothing observes it passes requests on at the cost of one atomic load.
+// It belongs around the whole server and only once: two count twice.
+//
+// The handler gets the request itself and a writer with the same optional
+// interfaces (http.Flusher and the like) as without the middleware. A panic
+// goes on with the same value.
+//
+// A client has gone away when the context that the middleware received is
+// cancelled, without a deadline or a cause of the application's own, before the
+// response is complete. It is complete when its declared Content-Length has been
+// written, or when it has no body. What looks the same to net/http counts the
+// same: [http.Server.Close], a cancel function of an outer handler, a client
+// that closes only its sending side, and a connection whose read or write
+// deadline has passed. Conversely net/http does not notice that a client
+// leaves which has sent more on the connection, an HTTP/1 request in a pipeline
+// or a single byte.
+//
+// The route of such a request is the path of the pattern that its
+// [http.ServeMux] matched, if that received the very same request; else see
+// [WithRoute].
+//
+// As behind every wrapped writer, [http.MaxBytesReader] cannot ask net/http to
+// close the connection.
+func Middleware(next http.Handler, opts ...MiddlewareOption) http.Handler {
+	m := &middleware{
+		next:  next,
+		route: func(r *http.Request) string { return r.Pattern },
+	}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(m)
+		}
+	}
+	return m
+}
+
+type middleware struct {
+	next  http.Handler
+	route func(*http.Request) string
+}
+
+func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	next := m.next
+	if next == nil {
+		next = http.DefaultServeMux
+	}
+	counts := Requests()
+	if counts == nil {
+		next.ServeHTTP(w, r)
+		return
+	}
+
+	counts.served.begin()
+	defer counts.served.end()
+	method := r.Method // the client's, whatever a handler makes of it
+	writer, response := wrap(r.Context(), w)
+	returned := false
+	defer func() {
+		left := response.clientLeft()
+		var panicked any
+		if returned {
+			response.start(http.StatusOK) // as net/http is about to, if nothing was written
+		} else {
+			panicked = recover() // nil in runtime.Goexit, which nothing stops
+		}
+		if panicked != nil && panicked != http.ErrAbortHandler {
+			counts.CountUnhandledException()
+		}
+		m.countResponse(counts, response, left, method, r)
+		if panicked != nil {
+			// Only a recover tells what was thrown. Within the deferred function
+			// that recovered, the handler's frames are still on the stack for
+			// net/http to log; a panic from the function below would lose them.
+			panic(panicked)
+		}
+	}()
+	next.ServeHTTP(writer, r)
+	returned = true
+}
+
+// countResponse counts the response, or the client that left before it was
+// complete, or both.
+func (m *middleware) countResponse(counts *RequestMetrics, response *response, left bool, method string, r *http.Request) {
+	status, late := response.status()
+	received := status != 0 && !(left && late) // nobody receives what was written afterwards
+	if received {
+		counts.CountResponse(status)
+	}
+	if left && !(received && response.complete(method)) {
+		counts.CountCancellation(m.routeOf(r), received)
+	}
+}
+
+// routeOf returns the route of a request that has been served.
+func (m *middleware) routeOf(r *http.Request) (route string) {
+	defer func() {
+		if recover() != nil {
+			route = UnmatchedRoute
+		}
+	}()
+	return routeOf(m.route(r))
+}

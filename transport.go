@@ -1,0 +1,50 @@
+package observer
+
+import "net/http"
+
+// Transport counts the outbound requests that next sends, each from the call
+// until its response headers arrive or it fails; reading the body is no longer
+// counted. A nil next means what [http.DefaultTransport] is at each request. It
+// may be called before [Start], and while nothing observes it passes requests on
+// at the cost of one atomic load.
+//
+// Request, response, body and error go through untouched, and so does
+// CloseIdleConnections to a next that has it. The hops of a redirect are counted
+// one at a time; a transport that is wrapped twice counts each request twice.
+func Transport(next http.RoundTripper) http.RoundTripper {
+	return &transport{next: next, fallback: http.DefaultTransport}
+}
+
+type transport struct {
+	next     http.RoundTripper
+	fallback http.RoundTripper // what the default was before it became this transport
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	base := t.base()
+	counts := Requests()
+	if counts == nil {
+		return base.RoundTrip(r)
+	}
+	counts.outbound.begin()
+	defer counts.outbound.end() // also when base panics
+	return base.RoundTrip(r)
+}
+
+// CloseIdleConnections is what [http.Client.CloseIdleConnections] looks for.
+func (t *transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// base returns the transport that sends.
+func (t *transport) base() http.RoundTripper {
+	if t.next != nil {
+		return t.next
+	}
+	if http.DefaultTransport == http.RoundTripper(t) {
+		return t.fallback // http.DefaultTransport = observer.Transport(nil) must not call itself
+	}
+	return http.DefaultTransport
+}
