@@ -147,11 +147,11 @@ func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, er
 	driverTotals.drive()
 	driverTotals.waiting.begin()
 	defer driverTotals.waiting.end() // also where the limit panics
-	began := time.Now()
+	began := exactNow()
 	err = a.limit.Acquire(ctx, n)
 	switch {
 	case err == nil:
-		driverTotals.recordAdmission(ctx, time.Since(began))
+		driverTotals.recordAdmission(ctx, exactNow()-began)
 	case ctx.Err() != nil:
 		driverTotals.abandoned.Add(1)
 	}
@@ -181,8 +181,8 @@ func (a *MeteredAdmission) letGo() {
 
 // recordAdmission records the wait of one admitted rollout.
 func (m *DriverMetrics) recordAdmission(ctx context.Context, waited time.Duration) {
-	if to := m.records(); to != nil {
-		to.admission.recordDuration(ctx, waited)
+	if p, to := m.recorded(); to != nil {
+		p.recordings.duration(ctx, &to.admission, waited)
 	}
 }
 

@@ -49,6 +49,7 @@ func (p *process) collect(_ context.Context, observer metric.Observer) error {
 	}
 	c := p.collections.Get().(*collection)
 	defer p.collections.Put(c)
+	p.recordings.flush()
 	c.process = p
 	c.heap.read()
 	for i := range instruments.observables {

@@ -76,8 +76,8 @@ func (m *DriverMetrics) CountResident(rollout func() error) error {
 // RecordMaterialize records how long it took to materialize one input, exported
 // in milliseconds. A negative duration is not recorded.
 func (m *DriverMetrics) RecordMaterialize(ctx context.Context, took time.Duration) {
-	if to := m.records(); to != nil {
-		to.materialize.recordDuration(ctx, took)
+	if p, to := m.recorded(); to != nil {
+		p.recordings.duration(ctx, &to.materialize, took)
 	}
 }
 
@@ -94,9 +94,9 @@ func (m *DriverMetrics) RecordOutputWrite(ctx context.Context, took time.Duratio
 }
 
 func (m *DriverMetrics) recordOutputWrite(ctx context.Context, took time.Duration, bytes int64) {
-	if to := m.records(); to != nil {
-		to.writeDuration.recordDuration(ctx, took)
-		to.writeBytes.record(ctx, bytes)
+	if p, to := m.recorded(); to != nil {
+		p.recordings.duration(ctx, &to.writeDuration, took)
+		p.recordings.count(ctx, &to.writeBytes, bytes)
 	}
 }
 
@@ -113,12 +113,12 @@ func (m *DriverMetrics) BeginOutputWrite(ctx context.Context) (end func(bytes in
 		return func(int64) {}
 	}
 	m.writing.begin()
-	began := time.Now()
+	began := exactNow()
 	var ended atomic.Bool
 	return func(bytes int64) {
 		if ended.CompareAndSwap(false, true) {
 			m.writing.end()
-			m.recordOutputWrite(ctx, time.Since(began), bytes)
+			m.recordOutputWrite(ctx, exactNow()-began, bytes)
 		}
 	}
 }
@@ -131,11 +131,11 @@ type RolloutSize struct {
 // RecordRollout records the size of one completed rollout. A negative count in
 // it is not recorded.
 func (m *DriverMetrics) RecordRollout(ctx context.Context, size RolloutSize) {
-	if to := m.records(); to != nil {
-		to.inputItems.record(ctx, int64(size.InputItems))
-		to.outputItems.record(ctx, int64(size.OutputItems))
-		to.turns.record(ctx, int64(size.Turns))
-		to.toolCalls.record(ctx, int64(size.ToolCalls))
+	if p, to := m.recorded(); to != nil {
+		p.recordings.count(ctx, &to.inputItems, int64(size.InputItems))
+		p.recordings.count(ctx, &to.outputItems, int64(size.OutputItems))
+		p.recordings.count(ctx, &to.turns, int64(size.Turns))
+		p.recordings.count(ctx, &to.toolCalls, int64(size.ToolCalls))
 	}
 }
 
@@ -171,14 +171,14 @@ func (m *DriverMetrics) drive() {
 	}
 }
 
-// records returns the instruments of the running observer, or nil where nothing
-// is to be recorded.
-func (m *DriverMetrics) records() *instruments {
+// recorded returns the running observer and its instruments, which are nil where
+// nothing is to be recorded.
+func (m *DriverMetrics) recorded() (*process, *instruments) {
 	if m == nil || !m.driving.Load() {
-		return nil
+		return nil, nil
 	}
 	if p := running.Load(); p != nil {
-		return p.instruments.Load()
+		return p, p.instruments.Load()
 	}
-	return nil
+	return nil, nil
 }

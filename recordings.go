@@ -1,0 +1,117 @@
+package observer
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/cpu"
+)
+
+// maxPendingRecordings is how many recordings may wait; the next ones are made
+// by the rollout itself.
+const maxPendingRecordings = 1024
+
+// recordings takes what rollouts record, and passes it to the histograms on
+// other goroutines: a rollout pays 15 ns for one, where the SDK's Record takes
+// 120, and more when several cores fight for its counters. Whoever collects
+// sees all of it, since the callback passes on first what waits.
+//
+// It is a ring for many writers and one reader at a time. Each cell's turn says
+// whose it is: the writer's of that position, or, one more, the reader's.
+type recordings struct {
+	_     cpu.CacheLinePad
+	tail  atomic.Uint64 // the next position to write
+	_     cpu.CacheLinePad
+	cells [maxPendingRecordings]pendingRecording
+	wake  chan struct{} // has room for one: told when the ring is half full
+
+	mu   sync.Mutex // those who flush take turns; none takes another lock in it
+	head uint64     // the next position to read
+}
+
+// run flushes whenever the ring is half full, until done. The sampler does not
+// do it, since it must not be late by its own making.
+func (r *recordings) run(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-r.wake:
+			r.flush()
+		}
+	}
+}
+
+// pendingRecording is one value on its way to one of the two histograms.
+type pendingRecording struct {
+	turn    atomic.Uint64 // less the cell's index, so that the zero ring is ready
+	ctx     context.Context
+	float   *floatHistogram
+	integer *intHistogram
+	bits    uint64 // of the float, or the integer
+}
+
+// duration records a duration that is not negative, in milliseconds.
+func (r *recordings) duration(ctx context.Context, to *floatHistogram, took time.Duration) {
+	if took >= 0 && !r.put(ctx, to, nil, math.Float64bits(milliseconds(took))) {
+		to.recordDuration(ctx, took)
+	}
+}
+
+// count records a count that is not negative.
+func (r *recordings) count(ctx context.Context, to *intHistogram, n int64) {
+	if n >= 0 && !r.put(ctx, nil, to, uint64(n)) {
+		to.record(ctx, n)
+	}
+}
+
+// put takes one value, unless the ring is full.
+func (r *recordings) put(ctx context.Context, float *floatHistogram, integer *intHistogram, bits uint64) bool {
+	for {
+		position := r.tail.Load()
+		index := position % maxPendingRecordings
+		cell := &r.cells[index]
+		switch turn := cell.turn.Load() + index; {
+		case turn == position:
+			if r.tail.CompareAndSwap(position, position+1) {
+				cell.ctx, cell.float, cell.integer, cell.bits = ctx, float, integer, bits
+				cell.turn.Store(position + 1 - index)
+				if position%(maxPendingRecordings/2) == 0 {
+					select {
+					case r.wake <- struct{}{}:
+					default: // it is awake
+					}
+				}
+				return true
+			}
+		case turn < position:
+			return false // not read since the last time round
+		}
+	}
+}
+
+// flush makes the recordings that wait. The lock is held until the last of them
+// is made, so that a reader who comes second does not read without them.
+func (r *recordings) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		index := r.head % maxPendingRecordings
+		cell := &r.cells[index]
+		if cell.turn.Load()+index != r.head+1 {
+			return
+		}
+		ctx, float, integer, bits := cell.ctx, cell.float, cell.integer, cell.bits
+		cell.ctx = nil // it may hold on to much
+		r.head++
+		cell.turn.Store(r.head - 1 + maxPendingRecordings - index)
+		if float != nil {
+			float.record(ctx, math.Float64frombits(bits))
+		} else {
+			integer.record(ctx, int64(bits))
+		}
+	}
+}
