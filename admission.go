@@ -25,9 +25,10 @@ type Limiter interface {
 // Admission itself is the wrapped limit's: its order, capacity, cancellation and
 // errors. Methods are safe for concurrent use if the limit's are. While nothing
 // observes they pass through. A nil *MeteredAdmission admits at once, unless the
-// context has ended, and measures nothing.
+// context has ended, and measures nothing; the zero value has no limit either,
+// and measures.
 type MeteredAdmission struct {
-	limit Limiter
+	limit Limiter // nil for none
 
 	// held are the rollouts that Acquire and TryAcquire have counted as active
 	// and Release has not. A Release whose Acquire was not observed finds none
@@ -41,7 +42,7 @@ type MeteredAdmission struct {
 // Wrapping a MeteredAdmission again measures every rollout twice.
 func NewMeteredAdmission(limit Limiter) *MeteredAdmission {
 	if isNil(limit) {
-		limit = unlimited{}
+		limit = nil
 	}
 	return &MeteredAdmission{limit: limit}
 }
@@ -68,7 +69,7 @@ func (a *MeteredAdmission) TryAcquire(n int64) bool {
 	if observed {
 		driverTotals.drive()
 	}
-	if !a.limit.TryAcquire(n) {
+	if !a.wrapped().TryAcquire(n) {
 		return false
 	}
 	if observed {
@@ -87,7 +88,7 @@ func (a *MeteredAdmission) Release(n int64) {
 	if n >= 0 {
 		a.letGo()
 	}
-	a.limit.Release(n)
+	a.wrapped().Release(n)
 }
 
 // Admit waits for a share of one and returns the function that gives it back.
@@ -114,7 +115,7 @@ func (a *MeteredAdmission) Admit(ctx context.Context) (release func(), err error
 		if observed {
 			driverTotals.active.Add(-1)
 		}
-		a.limit.Release(1)
+		a.wrapped().Release(1)
 	}, nil
 }
 
@@ -127,7 +128,7 @@ func (a *MeteredAdmission) Do(ctx context.Context, rollout func(context.Context)
 		return err
 	}
 	defer release()
-	return rollout(ctx)
+	return rollout(contextOrBackground(ctx))
 }
 
 // wait asks the limit for a share of n, and says whether that was observed.
@@ -135,20 +136,18 @@ func (a *MeteredAdmission) Do(ctx context.Context, rollout func(context.Context)
 // It does not try TryAcquire first to spare the clock: a limit that is not
 // first come, first served would let the try overtake those who wait.
 func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, err error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = contextOrBackground(ctx)
 	if a == nil {
 		return false, unlimited{}.Acquire(ctx, n)
 	}
 	if n < 0 || running.Load() == nil {
-		return false, a.limit.Acquire(ctx, n)
+		return false, a.wrapped().Acquire(ctx, n)
 	}
 	driverTotals.drive()
 	driverTotals.waiting.begin()
 	defer driverTotals.waiting.end() // also where the limit panics
 	began := exactNow()
-	err = a.limit.Acquire(ctx, n)
+	err = a.wrapped().Acquire(ctx, n)
 	switch {
 	case err == nil:
 		driverTotals.recordAdmission(ctx, exactNow()-began)
@@ -156,6 +155,14 @@ func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, er
 		driverTotals.abandoned.Add(1)
 	}
 	return true, err
+}
+
+// wrapped returns the limit, which admits all where there is none.
+func (a *MeteredAdmission) wrapped() Limiter {
+	if a.limit == nil {
+		return unlimited{}
+	}
+	return a.limit
 }
 
 // hold counts one rollout as active until letGo. The gauge goes up first and

@@ -3,7 +3,6 @@ package observer
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,19 +129,19 @@ type capture struct {
 	writing sync.WaitGroup
 }
 
-// newCapture starts to record, unless settings are nil.
-func newCapture(settings *captureSettings, failed func(cause string, err error)) *capture {
+// newCapture starts to record, unless settings are nil. An error says why there
+// is no trace; the rest will be captured.
+func newCapture(settings *captureSettings, failed func(cause string, err error)) (*capture, error) {
 	if settings == nil {
-		return nil
+		return nil, nil
 	}
 	c := &capture{captureSettings: *settings, failed: failed}
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: traceAge, MaxBytes: traceBytes})
 	if err := recorder.Start(); err != nil {
-		failed("recording a trace", fmt.Errorf("captures will have no trace: %w", err))
-		return c
+		return c, err
 	}
 	c.recorder = recorder
-	return c
+	return c, nil
 }
 
 // begin captures in the background, unless a capture is under way or the last
@@ -163,24 +162,22 @@ func (c *capture) begin(reason string, diagnosis Diagnosis) {
 	})
 }
 
-// close waits for a capture under way, as long as ctx lasts, and stops to
-// record.
-func (c *capture) close(ctx context.Context) {
-	if c == nil {
-		return
-	}
+// end stops to record when a capture under way is done, and closes the channel
+// that it returns.
+func (c *capture) end() (ended <-chan struct{}) {
 	done := make(chan struct{})
+	if c == nil {
+		close(done)
+		return done
+	}
 	go func() {
+		defer close(done)
 		c.writing.Wait()
 		if c.recorder != nil {
 			c.recorder.Stop()
 		}
-		close(done)
 	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	return done
 }
 
 // write makes one folder of the files that can be written. It is made under
@@ -268,6 +265,9 @@ func (c *capture) prune() error {
 			}
 		case entry.IsDir() && isCaptureName(entry.Name()):
 			size, err := folderSize(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // another process has just removed it
+			}
 			failed = append(failed, err)
 			folders = append(folders, folder{name, size})
 			total += size

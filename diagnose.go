@@ -142,7 +142,7 @@ func (d *diagnosed) summary(oldest []Work) string {
 	switch d.verdict {
 	case CauseNone:
 		sentence := "none: nothing waits beyond its normal bounds"
-		if d.window.length < oldAge && len(oldest) > 0 && oldest[0].Age >= oldAge {
+		if len(oldest) > 0 && oldest[0].Age >= oldAge {
 			sentence += fmt.Sprintf("; the oldest work in flight is %s, for %v", oldest[0].describe(), oldest[0].Age.Round(time.Second))
 		}
 		return sentence

@@ -34,7 +34,7 @@ type DriverMetrics struct {
 
 	// Nanoseconds of the writes that RecordOutputWrite recorded, each as far as it
 	// lies in the window that the diagnosis has open since windowOpened, on the
-	// coarse clock.
+	// exact clock: the coarse one stands still for most of a short window.
 	written      atomic.Int64
 	windowOpened atomic.Int64
 }
@@ -88,7 +88,7 @@ func (m *DriverMetrics) RecordOutputWrite(ctx context.Context, took time.Duratio
 	if m == nil {
 		return
 	}
-	inWindow := coarseNow() - time.Duration(m.windowOpened.Load())
+	inWindow := exactNow() - time.Duration(m.windowOpened.Load())
 	m.written.Add(int64(max(0, min(took, inWindow))))
 	m.recordOutputWrite(ctx, took, bytes)
 }

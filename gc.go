@@ -30,14 +30,16 @@ const maxPausesPerPoll = 10_000
 // exact and leaves out most of the time that stopping the world took: it showed
 // 0.18 to 0.69 of the histogram's sum.
 type pauseRecorder struct {
-	mu     sync.Mutex // samplers and Stop take turns; no callback takes it
-	sample [1]metrics.Sample
-	seen   []uint64 // how many pauses of each bucket are recorded, or lie before begin
+	mu     sync.Mutex        // only tried: a sampler may be stuck with it in a provider that blocks
+	sample [1]metrics.Sample // names gcPausesMetric
+	seen   []uint64          // how many pauses of each bucket are recorded, or lie before begin
 }
 
 // begin forgets what happened until now.
 func (r *pauseRecorder) begin() {
-	r.mu.Lock()
+	if !r.mu.TryLock() {
+		return
+	}
 	defer r.mu.Unlock()
 	if h, err := r.read(); err == nil { // else poll says it
 		r.seen = append(r.seen[:0], h.Counts...) // the runtime reuses its slice
@@ -46,7 +48,9 @@ func (r *pauseRecorder) begin() {
 
 // poll calls record with each pause since the last poll, in seconds.
 func (r *pauseRecorder) poll(record func(seconds float64)) error {
-	r.mu.Lock()
+	if !r.mu.TryLock() {
+		return nil
+	}
 	defer r.mu.Unlock()
 	h, err := r.read()
 	if err != nil {
@@ -57,7 +61,6 @@ func (r *pauseRecorder) poll(record func(seconds float64)) error {
 }
 
 func (r *pauseRecorder) read() (*metrics.Float64Histogram, error) {
-	r.sample[0].Name = gcPausesMetric
 	metrics.Read(r.sample[:])
 	if r.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
 		return nil, unknownMetric(gcPausesMetric)
@@ -96,7 +99,7 @@ func bucketValue(lower, upper float64) float64 {
 	case math.IsInf(upper, +1):
 		return max(lower, 0)
 	}
-	return max((lower+upper)/2, 0)
+	return max(lower/2+upper/2, 0) // the sum of the two could overflow
 }
 
 // heapTotals are the collector's totals at one moment.
@@ -149,6 +152,10 @@ func (s *sinceCollection) notice(t *heapTotals) (int64, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return 0, err
 	}
+	return s.since(cycle, allocated), nil
+}
+
+func (s *sinceCollection) since(cycle, allocated int64) int64 {
 	base := s.base.Load()
 	for base == nil || base.cycle < cycle {
 		now := &collectionBase{cycle, allocated}
@@ -156,12 +163,12 @@ func (s *sinceCollection) notice(t *heapTotals) (int64, error) {
 			now.allocated = 0 // no collection yet: all that was ever allocated
 		}
 		if s.base.CompareAndSwap(base, now) {
-			return allocated - now.allocated, nil
+			return allocated - now.allocated
 		}
 		base = s.base.Load()
 	}
 	// Another reader may have noticed a later allocation than this one read.
-	return max(allocated-base.allocated, 0), nil
+	return max(allocated-base.allocated, 0)
 }
 
 // unknownMetric is the error of a reading that this Go runtime does not offer.
@@ -178,7 +185,7 @@ type ratchet struct {
 
 // raise makes value the last one, if it is greater than that.
 func (r *ratchet) raise(value float64) {
-	if value < 0 || math.IsNaN(value) {
+	if value < 0 || math.IsNaN(value) || math.IsInf(value, +1) {
 		return
 	}
 	bits := math.Float64bits(value) + 1

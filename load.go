@@ -34,7 +34,10 @@ func known(value float64) maybe { return maybe{value, true} }
 // growth returns how much a total grew, if both readings are known. A total that
 // fell has begun anew.
 func (m maybe) growth(before maybe) maybe {
-	return maybe{max(0, m.value-before.value), m.known && before.known}
+	if !m.known || !before.known {
+		return maybe{}
+	}
+	return known(max(0, m.value-before.value))
 }
 
 // over divides a reading.
@@ -65,7 +68,7 @@ type window struct {
 	steal            float64 // share of the machine's time that the hypervisor took
 	stealKnown       bool
 
-	descriptors, descriptorLimit int64
+	descriptors, descriptorLimit float64
 	memory                       memoryUse
 }
 
@@ -147,7 +150,7 @@ func (sums *sampleSums) add(s sample) {
 // queueLengths counts run queues by their length, for the median. Samples at
 // the wrong moment make the mean a poor witness: the median is robust to them.
 type queueLengths struct {
-	counts [1025]uint32 // the last one is for all that are longer
+	counts [4097]uint32 // the last one is for all that are longer
 }
 
 func (q *queueLengths) add(length float64) {
@@ -240,21 +243,21 @@ func (l *loads) reading(name string, value float64, err error) maybe {
 func newWindow(began, ended time.Time, before, after standing, sums *sampleSums) *window {
 	length := ended.Sub(began)
 	seconds := length.Seconds()
+	cpu := after.cpu.growth(before.cpu).over(seconds)
 	w := &window{
 		at:               ended,
 		length:           length,
 		load:             make(map[Cause]float64),
 		processors:       after.processors,
 		cpus:             after.cpus,
-		cpu:              after.cpu.growth(before.cpu).over(seconds).value,
+		cpu:              cpu.value,
 		medianRunnable:   sums.queue.median(sums.runnableKnown),
 		lagShare:         sums.lagExcess.Seconds() / seconds,
 		worstLag:         sums.worstLag,
 		throttledPeriods: max(0, after.throttledPeriods-before.throttledPeriods),
 		gcLimited:        after.limited > before.limited,
-		active:           float64(sums.active) / sums.samples,
-		descriptors:      int64(after.descriptors.value),
-		descriptorLimit:  int64(after.descriptorLimit.value),
+		descriptors:      after.descriptors.value,
+		descriptorLimit:  after.descriptorLimit.value,
 		memory:           after.memory,
 	}
 	set := func(cause Cause, load maybe) {
@@ -262,7 +265,12 @@ func newWindow(began, ended time.Time, before, after standing, sums *sampleSums)
 			w.load[cause] = load.value
 		}
 	}
-	mean := func(sum, samples float64) maybe { return maybe{sum / samples, samples > 0} }
+	mean := func(sum, samples float64) maybe {
+		if samples == 0 {
+			return maybe{}
+		}
+		return known(sum / samples)
+	}
 
 	set(CauseCPUSaturated, mean(sums.runnable, sums.runnableKnown))
 	set(CauseBlockedThread, mean(sums.notInGo, sums.notInGoKnown))
@@ -271,24 +279,28 @@ func newWindow(began, ended time.Time, before, after standing, sums *sampleSums)
 	delay := after.runDelay.growth(before.runDelay).over(seconds)
 	// What the quota stopped is in the run delay, in a way that depends on the
 	// kernel: then it says nothing of others. The rule needs the own CPU, too.
-	delay.known = delay.known && after.cpu.known && throttled.value < throttledBarely
+	delay.known = delay.known && cpu.known && throttled.value < throttledBarely
 	set(CauseCPUContended, delay)
 	set(CauseGC, after.collector.growth(before.collector).over(seconds))
 	stopped := after.stopped.growth(before.stopped).over(seconds / w.processors)
 	set(CauseStopTheWorld, stopped)
 	set(CauseLock, after.locked.growth(before.locked).over(seconds))
 
-	set(CauseAdmission, known(float64(sums.waiting)/sums.samples))
-	outbound := float64(sums.outbound) / sums.samples
-	set(CauseDownstream, known(outbound))
-	// Little's law. Where none has ended, each has waited for the window at least.
-	finished := max(1, after.outboundEnded-before.outboundEnded)
-	w.outboundWait = time.Duration(outbound / float64(finished) * float64(length))
-	written := (after.written - before.written).Seconds() / seconds
-	set(CauseOutputWrite, known(float64(sums.writing)/sums.samples+max(0, written)))
+	w.active = mean(float64(sums.active), sums.samples).value
+	set(CauseAdmission, mean(float64(sums.waiting), sums.samples))
+	outbound := mean(float64(sums.outbound), sums.samples)
+	set(CauseDownstream, outbound)
+	if ended := after.outboundEnded - before.outboundEnded; ended > 0 {
+		w.outboundWait = time.Duration(outbound.value / float64(ended) * float64(length)) // Little's law
+	} else if outbound.value > 0 {
+		w.outboundWait = length // at least
+	}
+	writing := mean(float64(sums.writing), sums.samples)
+	writing.value += max(0, (after.written-before.written).Seconds()/seconds)
+	set(CauseOutputWrite, writing)
 
 	set(CauseDescriptors, maybe{
-		after.descriptors.value / after.descriptorLimit.value,
+		after.descriptors.value / max(1, after.descriptorLimit.value), // a sandbox may set 0
 		after.descriptors.known && after.descriptorLimit.known,
 	})
 	share, shareKnown := after.memory.share()

@@ -53,7 +53,8 @@ func WithRoute(route func(*http.Request) string) MiddlewareOption {
 // [WithRoute].
 //
 // As behind every wrapped writer, [http.MaxBytesReader] cannot ask net/http to
-// close the connection.
+// close the connection, and net/http blames this package when it logs that a
+// handler called WriteHeader twice.
 func Middleware(next http.Handler, opts ...MiddlewareOption) http.Handler {
 	m := &middleware{
 		next:  next,
@@ -85,21 +86,20 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	counts.served.begin()
 	defer counts.served.end()
-	method := r.Method // the client's, whatever a handler makes of it
-	writer, response := wrap(r.Context(), w)
+	writer, observed := wrap(w, r)
 	returned := false
 	defer func() {
-		left := response.clientLeft()
+		left := observed.clientLeft()
 		var panicked any
 		if returned {
-			response.start(http.StatusOK) // as net/http is about to, if nothing was written
+			observed.start(http.StatusOK) // as net/http is about to, if nothing was written
 		} else {
 			panicked = recover() // nil in runtime.Goexit, which nothing stops
 		}
 		if panicked != nil && panicked != http.ErrAbortHandler {
 			counts.CountUnhandledException()
 		}
-		m.countResponse(counts, response, left, method, r)
+		m.count(counts, observed, left, r)
 		if panicked != nil {
 			// Only a recover tells what was thrown. Within the deferred function
 			// that recovered, the handler's frames are still on the stack for
@@ -111,16 +111,16 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	returned = true
 }
 
-// countResponse counts the response, or the client that left before it was
-// complete, or both.
-func (m *middleware) countResponse(counts *RequestMetrics, response *response, left bool, method string, r *http.Request) {
-	status, late := response.status()
-	received := status != 0 && !(left && late) // nobody receives what was written afterwards
-	if received {
+// count counts the response, or the client that left before it was complete, or
+// both.
+func (m *middleware) count(counts *RequestMetrics, observed *response, left bool, r *http.Request) {
+	status, late := observed.status()
+	started := status != 0 && !(left && late) // nobody receives a head that was written afterwards
+	if started {
 		counts.CountResponse(status)
 	}
-	if left && !(received && response.complete(method)) {
-		counts.CountCancellation(m.routeOf(r), received)
+	if left && !(started && observed.complete()) {
+		counts.CountCancellation(m.routeOf(r), started)
 	}
 }
 

@@ -43,6 +43,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -125,7 +126,7 @@ func (o *Observer) Err() error {
 // Settings returns what this handle observes with: options over the environment
 // over the defaults. On nil it is the zero value.
 func (o *Observer) Settings() Settings {
-	if o == nil {
+	if o == nil || o.handle == nil {
 		return Settings{}
 	}
 	return o.handle.settings
@@ -164,7 +165,7 @@ type handle struct {
 	loop     *loop // nil for Acquire
 	unwatch  func() bool
 	deadline atomic.Pointer[time.Time] // of the first release; nil before it
-	left     chan struct{}             // closed when that one is done
+	left     chan struct{}             // closed when it has left the process
 }
 
 // acquire makes a handle, with a sampler unless loopName is nil.
@@ -224,6 +225,8 @@ func (h *handle) join(c *config, loopName *string) (err error) {
 // status returns what Err documents.
 func (h *handle) status() error {
 	switch {
+	case h == nil: // in the zero Observer
+		return ErrOff
 	case h.refused != nil:
 		return h.refused
 	case h.deadline.Load() != nil || h.ctx.Err() != nil:
@@ -234,7 +237,7 @@ func (h *handle) status() error {
 
 // release gives the claim up, once, and waits until that is done.
 func (h *handle) release() {
-	if h.refused != nil {
+	if h == nil || h.refused != nil {
 		return
 	}
 	deadline := time.Now().Add(stopPatience)
@@ -242,35 +245,49 @@ func (h *handle) release() {
 		h.unwatch()
 		go h.leave()
 	}
-	timeout := time.NewTimer(time.Until(*h.deadline.Load()))
+	await(h.left, *h.deadline.Load())
+	p := h.process
+	if !p.ended.Load() {
+		return // others hold on to it
+	}
+	// The handle that left last, and flushes, may be another: its time counts, so
+	// that a late call neither cuts its export short nor returns before it.
+	if p.deadline.Before(deadline) {
+		deadline = p.deadline
+	}
+	if !await(p.closed, deadline) && deadline.Equal(p.deadline) {
+		// The provider is stuck. What it still collects is not for Stop's past.
+		p.silent.Store(true)
+	}
+}
+
+// await waits for done until deadline, and reports whether it is done.
+func await(done <-chan struct{}, deadline time.Time) bool {
+	timeout := time.NewTimer(time.Until(deadline))
 	defer timeout.Stop()
-	done := h.left
-	for {
-		select {
-		case <-timeout.C:
-			// The provider is stuck. What it still collects is not for Stop's past.
-			if h.process.ended.Load() {
-				h.process.silent.Store(true)
-			}
-			return
-		case <-done:
-		}
-		if done == h.process.closed || !h.process.ended.Load() {
-			return
-		}
-		done = h.process.closed // the Stop of another handle may be the one that flushes
+	select {
+	case <-done:
+		return true
+	case <-timeout.C:
+	}
+	select {
+	case <-done: // both have come
+		return true
+	default:
+		return false
 	}
 }
 
 // leave gives the claim up. The last one closes the process-wide state.
 func (h *handle) leave() {
-	defer close(h.left)
 	ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
 	defer cancel()
 	if h.loop != nil {
 		h.loop.stop(loopPatience)
 	}
-	if h.process.drop(h.loop) {
+	last := h.process.drop(h)
+	close(h.left)
+	if last {
 		h.process.close(ctx)
 	}
 }
@@ -290,6 +307,8 @@ type process struct {
 	instruments  atomic.Pointer[instruments]
 	registration metric.Registration // may be nil
 	collections  sync.Pool           // of *collection
+	recordings   recordings
+	leaving      chan struct{} // closed when recordings need no flushing any more
 
 	pauses    pauseRecorder
 	allocated sinceCollection
@@ -299,9 +318,10 @@ type process struct {
 	diagnosed atomic.Pointer[diagnosed]
 	capture   *capture // nil where there is none
 
-	ended  atomic.Bool   // the last handle has left
-	silent atomic.Bool   // the callback observes nothing any more
-	closed chan struct{} // closed when flushed, unregistered and shut down
+	deadline time.Time     // of the last handle's release; set before ended
+	ended    atomic.Bool   // the last handle has left
+	silent   atomic.Bool   // the callback observes nothing any more
+	closed   chan struct{} // closed when flushed, unregistered and shut down
 }
 
 // setUp makes the process-wide state; mu is held.
@@ -316,11 +336,18 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 		failures:     &failures{logger: c.settings.Logger},
 		source:       newProcessSource(),
 		instrumented: make(chan struct{}),
+		leaving:      make(chan struct{}),
 		closed:       make(chan struct{}),
+		pauses:       pauseRecorder{sample: [1]metrics.Sample{{Name: gcPausesMetric}}},
 	}
 	p.loops.Store(new([]*loop))
 	p.loads = loads{every: c.window, process: p.source, machine: thisMachine, failed: p.failures.report}
-	p.capture = newCapture(c.capture, p.failures.report)
+	p.capture, err = newCapture(c.capture, p.failures.report)
+	if err != nil {
+		c.note(slog.LevelWarn, "observer: captures will have no trace", slog.Any("error", err))
+	}
+	p.recordings.wake = make(chan struct{}, 1)
+	go p.recordings.run(p.leaving)
 	p.collections.New = func() any { return new(collection) }
 	var heap heapTotals
 	heap.read()
@@ -386,31 +413,31 @@ func (p *process) addLoop(l *loop) {
 	p.loops.Store(&loops)
 }
 
-// drop gives one claim up, with its loop unless that is nil, and reports whether
-// it was the last.
-func (p *process) drop(l *loop) (last bool) {
+// drop gives one claim up, with its loop, and reports whether it was the last.
+func (p *process) drop(h *handle) (last bool) {
 	mu.Lock()
 	defer mu.Unlock()
-	loops := slices.DeleteFunc(slices.Clone(*p.loops.Load()), func(other *loop) bool { return other == l })
-	p.loops.Store(&loops)
 	coarseClock.nanos.Store(0) // the next oldest loop will advance it, if there is one
+	p.holders--
+	if p.holders == 0 {
+		running.Store(nil)
+		closing = append(closing, p)
+		p.deadline = *h.deadline.Load()
+		p.ended.Store(true)
+		return true // the loop stays listed: its task count belongs to the last export
+	}
+	loops := slices.DeleteFunc(slices.Clone(*p.loops.Load()), func(other *loop) bool { return other == h.loop })
+	p.loops.Store(&loops)
 	if len(loops) == 0 {
 		p.diagnosed.Store(nil)
 	}
-	p.holders--
-	if p.holders > 0 {
-		return false
-	}
-	running.Store(nil)
-	closing = append(closing, p)
-	p.ended.Store(true)
-	return true
+	return false
 }
 
 // isOldest reports whether a loop is the one that samples for the process.
 func (p *process) isOldest(l *loop) bool {
 	loops := *p.loops.Load()
-	return len(loops) > 0 && loops[0] == l
+	return len(loops) > 0 && loops[0] == l && !p.ended.Load()
 }
 
 // tick takes what is sampled once for the process. Only the oldest loop does.
@@ -422,6 +449,7 @@ func (p *process) tick(l *loop) {
 	if instruments == nil {
 		return
 	}
+	p.recordings.flush()
 	err := p.pauses.poll(func(seconds float64) {
 		instruments.gcPause.record(context.Background(), seconds*1000, generationRecord...)
 	})
@@ -502,12 +530,18 @@ func (p *process) current() Diagnosis {
 // its time, or call this package.
 func (p *process) close(ctx context.Context) {
 	defer close(p.closed)
+	captured := p.capture.end() // before the flush: a Start that does not wait for it wants to record
 	<-p.instrumented
+	close(p.leaving)
+	p.recordings.flush()
 	if provider, ok := p.provider.(interface{ ForceFlush(context.Context) error }); ok {
 		p.attempt("flushing the provider", func() error { return provider.ForceFlush(ctx) })
 	}
 
-	p.capture.close(ctx)
+	select {
+	case <-captured:
+	case <-ctx.Done():
+	}
 
 	mu.Lock()
 	closing = slices.DeleteFunc(closing, func(other *process) bool { return other == p })

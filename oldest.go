@@ -78,9 +78,8 @@ func (t *workTable) add(w *work) {
 		if beyond == maxChunks-1 {
 			return
 		}
-		if t.chunks[beyond].CompareAndSwap(nil, new(workChunk)) {
-			t.count.Add(1)
-		}
+		t.chunks[beyond].CompareAndSwap(nil, new(workChunk))
+		t.count.CompareAndSwap(beyond, beyond+1) // whoever comes first: nobody waits for another
 	}
 }
 

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/shirou/gopsutil/v3/common"
-	"github.com/shirou/gopsutil/v3/process"
+	gopsutil "github.com/shirou/gopsutil/v3/process"
 )
 
-// gopsutil reads the process where this package has no way of its own.
-type gopsutil struct{}
+// gopsutilSource reads the process where this package has no way of its own.
+type gopsutilSource struct{}
 
-func newProcessSource() processSource { return gopsutil{} }
+func newProcessSource() processSource { return gopsutilSource{} }
 
-func (gopsutil) cpuTime() (user, system float64, err error) {
-	err = readProcess("CPU time", func(ctx context.Context, p *process.Process) error {
+func (gopsutilSource) cpuTime() (user, system float64, err error) {
+	err = readProcess("CPU time", func(ctx context.Context, p *gopsutil.Process) error {
 		times, err := p.TimesWithContext(ctx)
 		if err == nil {
 			user, system = times.User, times.System
@@ -30,8 +30,8 @@ func (gopsutil) cpuTime() (user, system float64, err error) {
 	return user, system, err
 }
 
-func (gopsutil) residentMemory() (bytes int64, err error) {
-	err = readProcess("resident memory", func(ctx context.Context, p *process.Process) error {
+func (gopsutilSource) residentMemory() (bytes int64, err error) {
+	err = readProcess("resident memory", func(ctx context.Context, p *gopsutil.Process) error {
 		memory, err := p.MemoryInfoWithContext(ctx)
 		if err == nil {
 			bytes = int64(memory.RSS)
@@ -41,11 +41,11 @@ func (gopsutil) residentMemory() (bytes int64, err error) {
 	return bytes, err
 }
 
-func (gopsutil) threads() (threads int64, err error) {
+func (gopsutilSource) threads() (threads int64, err error) {
 	if runtime.GOOS == "openbsd" { // gopsutil says 1 there, whatever the truth
 		return 0, fmt.Errorf("number of threads: %w", errors.ErrUnsupported)
 	}
-	err = readProcess("number of threads", func(ctx context.Context, p *process.Process) error {
+	err = readProcess("number of threads", func(ctx context.Context, p *gopsutil.Process) error {
 		n, err := p.NumThreadsWithContext(ctx)
 		threads = int64(n)
 		return err
@@ -53,8 +53,8 @@ func (gopsutil) threads() (threads int64, err error) {
 	return threads, err
 }
 
-func (gopsutil) openDescriptors() (descriptors int64, err error) {
-	err = readProcess("number of open descriptors", func(ctx context.Context, p *process.Process) error {
+func (gopsutilSource) openDescriptors() (descriptors int64, err error) {
+	err = readProcess("number of open descriptors", func(ctx context.Context, p *gopsutil.Process) error {
 		n, err := p.NumFDsWithContext(ctx)
 		descriptors = int64(n)
 		if err == nil && (runtime.GOOS == "solaris" || runtime.GOOS == "illumos") {
@@ -85,7 +85,7 @@ const readingTime = time.Second
 
 // readProcess calls reading for this process. Each call has a Process of its own, as
 // one keeps what it has read and is not made for several goroutines.
-func readProcess(what string, reading func(context.Context, *process.Process) error) (err error) {
+func readProcess(what string, reading func(context.Context, *gopsutil.Process) error) (err error) {
 	defer func() {
 		// On FreeBSD gopsutil dereferences nil when the kernel's description of
 		// a process has not the size that it was compiled for.
@@ -97,8 +97,8 @@ func readProcess(what string, reading func(context.Context, *process.Process) er
 	ctx, cancel := context.WithTimeout(ctx, readingTime)
 	defer cancel()
 
-	// Not process.NewProcess, which first looks whether the process exists.
-	err = reading(ctx, &process.Process{Pid: int32(os.Getpid())})
+	// Not gopsutil.NewProcess, which first looks whether the process exists.
+	err = reading(ctx, &gopsutil.Process{Pid: int32(os.Getpid())})
 	if err != nil && err.Error() == notImplemented {
 		err = errors.ErrUnsupported
 	}

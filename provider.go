@@ -38,7 +38,9 @@ func (c *config) findProvider(ctx context.Context, loopName string) (_ metric.Me
 
 func (c *config) callOpen(ctx context.Context, loopName string) (provider metric.MeterProvider, shutdown func(context.Context) error, err error) {
 	defer catch(&err)
-	provider, shutdown, err = c.open(ctx, loopName, c.settings)
+	settings := c.settings
+	settings.Logger = slog.New(postponing{settings.Logger.Handler(), c})
+	provider, shutdown, err = c.open(ctx, loopName, settings)
 	if isNil(provider) {
 		provider = nil
 	}

@@ -158,7 +158,7 @@ var rules = []rule{
 		holds:     func(w *window) bool { return w.load[CauseDescriptors] >= shareAtLeast },
 		condition: "at least 0.9 of RLIMIT_NOFILE is in use",
 		evidence: func(w *window) string {
-			return fmt.Sprintf("%d of %d file descriptors are open", w.descriptors, w.descriptorLimit)
+			return fmt.Sprintf("%.0f of %.0f file descriptors are open", w.descriptors, w.descriptorLimit)
 		},
 		advice: "Close response bodies and files, or raise the limit: accept and open fail at it.",
 		share:  true,
@@ -270,11 +270,11 @@ func bytesText(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	value, unit := float64(n)/kib, 0
-	for value >= kib && unit < 3 {
+	for value >= 999.5 { // three digits do not hold more
 		value /= kib
 		unit++
 	}
-	return fmt.Sprintf("%.3g %ciB", value, "KMGT"[unit])
+	return fmt.Sprintf("%.3g %ciB", value, "KMGTPE"[unit])
 }
 
 // hysteresis turns the causes of each window into a verdict that does not
@@ -282,7 +282,6 @@ func bytesText(n int64) string {
 type hysteresis struct {
 	verdict Cause
 	before  []Cause // what held in the window before
-	any     bool    // there was a window before
 }
 
 // next takes what held in one window, and reports whether the verdict changed.
@@ -291,11 +290,11 @@ type hysteresis struct {
 // to name none.
 func (h *hysteresis) next(held []Cause) (changed bool) {
 	cause := CauseNone
-	agreed := h.any && len(h.before) == 0
+	agreed := len(h.before) == 0
 	if len(held) > 0 {
 		cause, agreed = held[0], slices.Contains(h.before, held[0])
 	}
-	h.before, h.any = held, true
+	h.before = held
 	if h.verdict == "" {
 		h.verdict = CauseNone
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -44,19 +45,15 @@ type config struct {
 	open     openProvider         // of the last WithProvider
 	window   time.Duration        // of the diagnosis
 	capture  *captureSettings     // nil for no capture
-	notes    []note               // what resolving found to say, for the logger that it found
 
 	// What was given, for the log lines about what is ignored.
 	providerOptions int
 	windowGiven     bool
 	loggerGiven     bool
-}
 
-// note is a log line that waits until no lock is held.
-type note struct {
-	level      slog.Level
-	message    string
-	attributes []slog.Attr
+	mu    sync.Mutex // guards the rest
+	notes []func()   // log lines that wait until no other lock is held
+	said  bool       // they need not wait any more
 }
 
 // WithMeterProvider exports through a provider of the application's own, which
@@ -174,8 +171,22 @@ func (c *config) switchedOff() error {
 	return nil
 }
 
+// note logs a line once no lock is held, with the logger that the options come to.
 func (c *config) note(level slog.Level, message string, attributes ...slog.Attr) {
-	c.notes = append(c.notes, note{level, message, attributes})
+	c.later(func() { log(c.settings.Logger, level, message, attributes...) })
+}
+
+// later keeps a log line until say, and runs it at once afterwards.
+func (c *config) later(line func()) {
+	c.mu.Lock()
+	said := c.said
+	if !said {
+		c.notes = append(c.notes, line)
+	}
+	c.mu.Unlock()
+	if said {
+		line()
+	}
 }
 
 // noteUnusable notes a variable that could not be used; err names it and its
@@ -188,10 +199,40 @@ func (c *config) noteUnusable(err error) {
 
 // say logs the notes. No lock may be held: the handler is the application's.
 func (c *config) say() {
-	for _, n := range c.notes {
-		log(c.settings.Logger, n.level, n.message, n.attributes...)
+	for !c.said {
+		c.mu.Lock()
+		notes := c.notes
+		c.notes, c.said = nil, len(notes) == 0
+		c.mu.Unlock()
+		for _, line := range notes {
+			line()
+		}
 	}
-	c.notes = nil
+}
+
+// postponing passes records on to the application's handler when no lock is held.
+// It is for who opens a provider: Start holds its lock meanwhile, and a handler
+// that calls this package would wait for it for ever.
+type postponing struct {
+	slog.Handler
+	until *config
+}
+
+func (p postponing) Handle(ctx context.Context, record slog.Record) error {
+	record = record.Clone()
+	p.until.later(func() {
+		defer func() { _ = recover() }() // as in log
+		_ = p.Handler.Handle(ctx, record)
+	})
+	return nil
+}
+
+func (p postponing) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return postponing{p.Handler.WithAttrs(attributes), p.until}
+}
+
+func (p postponing) WithGroup(name string) slog.Handler {
+	return postponing{p.Handler.WithGroup(name), p.until}
 }
 
 var (

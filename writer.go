@@ -16,11 +16,12 @@ import (
 // response is what the middleware knows of one request: a writer that passes
 // everything on to base and notes when the response starts. It is never reused,
 // so that a handler's goroutine that outlives the request writes into nothing
-// that matters. Goroutines may call a writer that net/http has already given
-// away (see Hijack), hence the atomics.
+// that matters. What changes is atomic, since some writers may be used by several
+// goroutines at once, such as that of http.TimeoutHandler.
 type response struct {
-	base http.ResponseWriter
-	ctx  context.Context // as the middleware received it
+	base     http.ResponseWriter
+	ctx      context.Context // as the middleware received it
+	bodiless bool            // answers a HEAD request, whatever a handler makes of the method
 
 	head       atomic.Int32 // 0 until the response starts, then its final status; negative if ctx had ended before
 	headerUsed atomic.Bool  // the handler has asked for the header
@@ -69,26 +70,31 @@ type (
 // base, and what it will know of the response. A writer with the methods of one
 // of net/http's own, whatever its type, costs one small allocation; httpsnoop,
 // which has the other combinations, costs over twenty.
-func wrap(ctx context.Context, base http.ResponseWriter) (http.ResponseWriter, *response) {
+func wrap(base http.ResponseWriter, r *http.Request) (http.ResponseWriter, *response) {
 	if _, ok := base.(http1Writer); ok {
 		if _, more := base.(http.Pusher); !more {
-			w := &http1Response{response{base: base, ctx: ctx}}
-			return w, &w.response
+			w := new(http1Response)
+			return w, w.init(base, r)
 		}
 	} else if _, ok := base.(http2Writer); ok {
 		_, hijacker := base.(http.Hijacker)
 		_, readerFrom := base.(io.ReaderFrom)
 		if !hijacker && !readerFrom {
-			w := &http2Response{response{base: base, ctx: ctx}}
-			return w, &w.response
+			w := new(http2Response)
+			return w, w.init(base, r)
 		}
 	}
-	w := &http1Response{response{base: base, ctx: ctx}}
-	return w.snoop(), &w.response
+	w := new(http1Response)
+	observed := w.init(base, r)
+	return w.snoop(), observed
 }
 
-// snoop lets httpsnoop choose which of the methods a handler sees: those that
-// the base has too.
+func (w *response) init(base http.ResponseWriter, r *http.Request) *response {
+	w.base, w.ctx, w.bodiless = base, r.Context(), r.Method == http.MethodHead
+	return w
+}
+
+// snoop returns a writer with those of the methods that the base has too.
 func (w *http1Response) snoop() http.ResponseWriter {
 	return httpsnoop.Wrap(w.base, httpsnoop.Hooks{
 		Header:      func(httpsnoop.HeaderFunc) httpsnoop.HeaderFunc { return w.Header },
@@ -258,9 +264,9 @@ func (w *response) clientLeft() bool {
 }
 
 // complete reports whether a response that has started owes the client nothing.
-func (w *response) complete(method string) bool {
+func (w *response) complete() bool {
 	status, _ := w.status()
-	if method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+	if w.bodiless || status == http.StatusNoContent || status == http.StatusNotModified {
 		return true
 	}
 	declared := w.declared.Load()

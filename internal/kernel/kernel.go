@@ -22,7 +22,8 @@ import (
 func parseCount(text []byte) (int64, error) {
 	n, err := strconv.ParseUint(string(text), 10, 63)
 	if err != nil {
-		return 0, fmt.Errorf("%.32q is no number from 0 to %d", text, int64(math.MaxInt64))
+		// A copy, so that the caller's buffer may stay on its stack.
+		return 0, fmt.Errorf("%.32q is no number from 0 to %d", string(text), int64(math.MaxInt64))
 	}
 	return int64(n), nil
 }
@@ -37,10 +38,14 @@ func add[T ~int64](a, b T) T {
 }
 
 // keyed returns the value of key in text that has one "key value" a line, as in
-// cpu.stat and memory.stat. A text without the key is no error.
+// cpu.stat and memory.stat. A text without the key is no error, but one that
+// ends within a line is: the key may have been lost.
 func keyed(text []byte, key string) (value int64, found bool, err error) {
 	for line := range bytes.Lines(text) {
-		name, rest, _ := bytes.Cut(line, []byte(" "))
+		name, rest, spaced := bytes.Cut(line, []byte(" "))
+		if !spaced {
+			return 0, false, fmt.Errorf("%.32q is no key with a value", line)
+		}
 		if string(name) != key {
 			continue
 		}
@@ -49,6 +54,9 @@ func keyed(text []byte, key string) (value int64, found bool, err error) {
 			return 0, false, fmt.Errorf("%s: %w", key, err)
 		}
 		return value, true, nil
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		return 0, false, fmt.Errorf("no %s in %d bytes that are cut short", key, len(text))
 	}
 	return 0, false, nil
 }

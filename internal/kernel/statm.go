@@ -17,7 +17,7 @@ func ParseStatm(text []byte) (residentPages int64, err error) {
 	_, rest, _ := bytes.Cut(text, []byte(" "))
 	field, _, complete := bytes.Cut(rest, []byte(" "))
 	if !complete { // a field that ends the text may have been cut short
-		return 0, fmt.Errorf("no resident size in %.64q", text)
+		return 0, fmt.Errorf("no resident size in %.64q", string(text))
 	}
 	residentPages, err = parseCount(field)
 	if err != nil {

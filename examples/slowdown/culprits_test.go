@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer"
+)
+
+// The suite lets a process suffer from each cause in turn, and asks whether the
+// diagnosis names it:
+//
+//	go test ./examples/slowdown -v -culprits
+//
+// It takes minutes and wants the machine to itself. A neighbour that takes the
+// processors is a cause of its own, and the diagnosis says so: a verdict that
+// /proc/stat confirms is not held against it, the injection is tried again.
+var (
+	culprits = flag.Bool("culprits", false, "inject each cause in a process of its own; takes minutes, on a machine that is quiet")
+	one      = flag.Bool("one", false, "with -culprits: only the first injection of each cause")
+	healthy  = flag.Duration("healthy", 0, "watch a healthy server for so `long`, which needs a -timeout that is longer")
+)
+
+const (
+	suiteWindow   = 2 * time.Second
+	windowsToName = 4
+	attempts      = 3 // where neighbours disturb
+
+	// disturbedAtLeast is the least share of the CPUs that others must take before
+	// they can be to blame: the rule for cpu_contended asks for as much.
+	disturbedAtLeast = 0.25
+)
+
+// childVariable makes the test binary the program that it tests.
+const childVariable = "SLOWDOWN_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if order := os.Getenv(helperVariable); order != "" {
+		os.Exit(runHelper(order))
+	}
+	if os.Getenv(childVariable) != "" {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+func TestCulprits(t *testing.T) {
+	needsQuiet(t)
+	chosen := make(map[observer.Cause]bool)
+	for _, i := range injections {
+		if *one && chosen[i.cause] {
+			continue
+		}
+		chosen[i.cause] = true
+		t.Run(fmt.Sprintf("%s/%s", i.cause, i.kind), func(t *testing.T) {
+			for attempt := 1; ; attempt++ {
+				problem, disturbed := suffer(t, i)
+				switch {
+				case problem == "":
+					return
+				case !disturbed:
+					t.Fatal(problem)
+				case attempt == attempts:
+					t.Skipf("the machine is not quiet: %s", problem)
+				}
+				t.Logf("trying again, since others took the processors: %s", problem)
+			}
+		})
+	}
+}
+
+// suffer runs one injection and returns what was wrong with the verdict, and
+// whether others are to blame for that.
+func suffer(t *testing.T, i injection) (problem string, disturbed bool) {
+	child := startChild(t, "-cause", string(i.cause), "-kind", i.kind)
+	defer child.kill()
+	agreed := 0 // windows in a row
+	for window := 1; ; window++ {
+		report := child.next()
+		verdict := report.Diagnosis.Verdict
+		text := fmt.Sprintf("%s/%s: %s after %d windows: %s (others used %s)",
+			i.cause, i.kind, verdict, report.Window, report.Diagnosis.Summary, report.Machine)
+		if verdict == i.cause {
+			agreed++
+		}
+		switch {
+		case i.cause == observer.CauseNone && verdict != observer.CauseNone, agreed > 0 && verdict != i.cause,
+			agreed == 0 && window == windowsToName:
+			return text, child.disturbed(report)
+		case i.cause == observer.CauseNone && agreed == windowsToName+1, i.cause != observer.CauseNone && agreed == 2:
+			// One window more than it takes: the verdict stays.
+			t.Log(text)
+			if status := child.interrupt(); status != named {
+				return fmt.Sprintf("%s/%s: the exit status was %d", i.cause, i.kind, status), false
+			}
+			return "", false
+		}
+	}
+}
+
+func TestSlowTimeIsTheTimeThatWasInjected(t *testing.T) {
+	needsQuiet(t)
+	for _, length := range []time.Duration{4 * suiteWindow, 3*suiteWindow + suiteWindow/2} {
+		t.Run(length.String(), func(t *testing.T) {
+			child := startChild(t, "-cause", string(observer.CauseLock), "-suffer", length.String())
+			defer child.kill()
+			var last, before report
+			var longest time.Duration
+			for recovered := 0; recovered < 2; {
+				before, last = last, child.next()
+				if last.Window > 1 {
+					longest = max(longest, last.Diagnosis.At.Sub(before.Diagnosis.At))
+				}
+				if over := last.Injected == before.Injected; over && last.Diagnosis.Verdict == observer.CauseNone {
+					recovered++
+				}
+			}
+			t.Logf("injected for %v, gym.slow_time %v", last.Injected, last.SlowTime)
+			assert.InDelta(t, last.Injected, last.SlowTime[observer.CauseLock], longest.Seconds(),
+				"gym.slow_time of lock after an injection of %v, in windows of up to %v", last.Injected, longest)
+			child.interrupt()
+		})
+	}
+}
+
+func TestCaptureShowsTheStall(t *testing.T) {
+	needsQuiet(t)
+	tests := []struct {
+		cause observer.Cause
+		trace string // what the trace says of it
+	}{
+		{observer.CauseLock, "main.holdMutex"},
+		{observer.CauseStopTheWorld, "stop-the-world (read mem stats)"},
+		{observer.CauseUnknown, "main.(*server).askNowAndThen"},
+	}
+	for _, test := range tests {
+		t.Run(string(test.cause), func(t *testing.T) {
+			directory := t.TempDir()
+			child := startChild(t, "-cause", string(test.cause), "-capture", directory)
+			defer child.kill()
+			for child.next().Diagnosis.Verdict != test.cause {
+			}
+			child.interrupt() // which waits for a capture under way
+			folders, err := filepath.Glob(filepath.Join(directory, "*"))
+			require.NoError(t, err)
+			require.Len(t, folders, 1, "one capture")
+			for _, name := range []string{"diagnosis.json", "goroutines.txt"} {
+				assert.FileExists(t, filepath.Join(folders[0], name))
+			}
+			parsed, err := exec.Command("go", "tool", "trace", "-d=parsed", filepath.Join(folders[0], "trace.out")).CombinedOutput()
+			require.NoError(t, err, "%s", parsed)
+			t.Logf("go tool trace finds %d times %s", bytes.Count(parsed, []byte(test.trace)), test.trace)
+			assert.Contains(t, string(parsed), test.trace)
+		})
+	}
+}
+
+// TestHealthyServerIsNone watches a server for a long time. A verdict that
+// neighbours or the hypervisor explain is reported, and no failure.
+func TestHealthyServerIsNone(t *testing.T) {
+	if *healthy == 0 {
+		t.Skip("skipped: -healthy 10m watches a healthy server for ten minutes")
+	}
+	i, err := find(observer.CauseNone, "open")
+	require.NoError(t, err)
+	child := startChild(t, "-cause", string(i.cause), "-kind", i.kind)
+	defer child.kill()
+	windows, others := 0, 0.0
+	for began := time.Now(); time.Since(began) < *healthy; windows++ {
+		report := child.next()
+		if report.Machine != nil {
+			others += report.Machine.Others
+		}
+		verdict := report.Diagnosis.Verdict
+		if verdict == observer.CauseNone {
+			continue
+		}
+		text := fmt.Sprintf("window %d at %s: %s (others used %s)", report.Window,
+			report.Diagnosis.At.Format(time.TimeOnly), report.Diagnosis.Summary, report.Machine)
+		if child.disturbed(report) && (verdict == observer.CauseCPUContended || verdict == observer.CauseUnknown) {
+			t.Logf("confirmed: %s", text)
+		} else {
+			t.Errorf("false: %s", text)
+		}
+	}
+	t.Logf("%d windows; others used %.2f CPUs on average", windows, others/float64(windows))
+}
+
+func needsQuiet(t *testing.T) {
+	if !*culprits {
+		t.Skip("skipped: -culprits lets processes suffer for minutes, and needs a quiet machine")
+	}
+}
+
+// child is this program in a process of its own, that suffers until it is
+// interrupted.
+type child struct {
+	t       *testing.T
+	command *exec.Cmd
+	errors  bytes.Buffer
+	reports *json.Decoder
+	output  io.Closer
+	busiest [2]float64 // CPUs that others had in the last two windows
+}
+
+func startChild(t *testing.T, arguments ...string) *child {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	c := &child{t: t}
+	c.command = exec.Command(program, append(arguments, "-json", "-duration", "0", "-window", suiteWindow.String())...)
+	c.command.Env = append(os.Environ(), childVariable+"=1")
+	c.command.Stderr = &c.errors
+	output, err := c.command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.command.Start())
+	c.reports, c.output = json.NewDecoder(output), output
+	return c
+}
+
+// next returns what the child says at the end of the next window. It skips the
+// test where this system cannot do what the child was asked for.
+func (c *child) next() report {
+	c.t.Helper()
+	var r report
+	if err := c.reports.Decode(&r); err != nil {
+		c.output.Close()
+		c.command.Wait()
+		text := strings.TrimSpace(c.errors.String())
+		if c.command.ProcessState.ExitCode() == notPossible {
+			c.t.Skip(text)
+		}
+		c.t.Fatalf("%v: %s", err, text)
+	}
+	c.busiest[0] = c.busiest[1]
+	c.busiest[1] = 0
+	if r.Machine != nil {
+		c.busiest[1] = r.Machine.Others + r.Machine.Steal
+	}
+	return r
+}
+
+// disturbed reports whether others explain a verdict. It is that of two windows.
+func (c *child) disturbed(r report) bool {
+	return r.Machine != nil && max(c.busiest[0], c.busiest[1]) >= disturbedAtLeast*float64(r.Machine.CPUs)
+}
+
+// interrupt ends the child as a person at a terminal would, and returns its exit
+// status.
+func (c *child) interrupt() int {
+	c.command.Process.Signal(os.Interrupt)
+	io.Copy(io.Discard, io.MultiReader(c.reports.Buffered(), c.output.(io.Reader)))
+	var failed *exec.ExitError
+	if err := c.command.Wait(); err != nil && !errors.As(err, &failed) {
+		c.t.Error(err)
+	}
+	return c.command.ProcessState.ExitCode()
+}
+
+// kill ends a child that has not ended.
+func (c *child) kill() {
+	if c.command.ProcessState == nil {
+		c.interrupt()
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+func rest(ctx context.Context, _ *server) error {
+	<-ctx.Done()
+	return nil
+}
+
+// measureCapacity finds out how many requests a second the server can answer, by
+// asking for as many as that with a few clients for a second.
+func measureCapacity(ctx context.Context, s *server) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var answered atomic.Int64
+	began := time.Now()
+	together(ctx, 4*processors(), func() {
+		if get(ctx, s.client, s.url+"/work") == nil {
+			answered.Add(1)
+		}
+	})
+	s.capacity = float64(answered.Load()) / time.Since(began).Seconds()
+	if s.capacity == 0 {
+		return fmt.Errorf("the server answered nothing for %v", time.Since(began))
+	}
+	return nil
+}
+
+// serveOpenLoop asks at random moments, whether the server has answered the last
+// request or not, as many independent users do. The moments are the same each
+// time.
+func serveOpenLoop(ctx context.Context, s *server) error {
+	const share = 0.6
+	random := rand.New(rand.NewPCG(1, 2))
+	var requests sync.WaitGroup
+	for due := time.Now(); ; {
+		due = due.Add(time.Duration(random.ExpFloat64() / (share * s.capacity) * float64(time.Second)))
+		if sleep(ctx, time.Until(due)) != nil {
+			break
+		}
+		requests.Go(func() { _ = get(ctx, s.client, s.url+"/work") })
+	}
+	requests.Wait()
+	return nil
+}
+
+// keepBusy uses every processor, which alone slows nobody down.
+func keepBusy(ctx context.Context, _ *server) error {
+	spin(ctx, processors())
+	return nil
+}
+
+// wakeTogether makes long run queues that are gone in no time.
+func wakeTogether(ctx context.Context, _ *server) error {
+	const every = 100 * time.Millisecond
+	block := make([]byte, 1<<10)
+	together(ctx, 1000, func() {
+		now := time.Now()
+		if sleep(ctx, now.Truncate(every).Add(every).Sub(now)) == nil {
+			work(block)
+		}
+	})
+	return nil
+}
+
+// driveWell is a driver with a bit of everything, and too much of nothing.
+func driveWell(ctx context.Context, s *server) error {
+	const rollouts = 16
+	admission := newAdmission(rollouts)
+	drive(ctx, rollouts, func(ctx context.Context) error {
+		return admission.Do(ctx, func(ctx context.Context) error {
+			if err := elsewhere(ctx); err != nil {
+				return err
+			}
+			if err := get(ctx, s.model, s.url+"/work"); err != nil {
+				return err
+			}
+			s.mutex.Lock()
+			s.asked["driver"]++
+			s.mutex.Unlock()
+			return writeQuickly(ctx)
+		})
+	})
+	return nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+const (
+	memoryLimit = 256 * megabyte
+	nearlyFull  = memoryLimit * 93 / 100
+)
+
+// fillHeap keeps a large heap and leaves it alone, so that the collector has
+// nothing to do although the limit is near.
+func fillHeap(ctx context.Context, _ *server) error {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
+	var live []*node
+	for memoryInUse() < nearlyFull {
+		live = append(live, newList(megabyte))
+	}
+	runtime.GC() // which counts what is live
+	<-ctx.Done()
+	runtime.KeepAlive(live)
+	return nil
+}
+
+// fillStacks uses memory that is not heap.
+func fillStacks(ctx context.Context, _ *server) error {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
+	var parked sync.WaitGroup
+	for memoryInUse() < nearlyFull {
+		grown := make(chan struct{})
+		parked.Go(func() {
+			useStack(256)
+			close(grown)
+			<-ctx.Done()
+		})
+		<-grown
+	}
+	<-ctx.Done()
+	parked.Wait()
+	return nil
+}
+
+// useStack makes the stack of its goroutine grow by a kibibyte for each level.
+func useStack(levels int) byte {
+	var frame [1 << 10]byte
+	if levels > 0 {
+		frame[levels%len(frame)] = useStack(levels - 1)
+	}
+	return frame[0]
+}

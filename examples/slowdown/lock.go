@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// together runs n goroutines that each do something again and again until ctx
+// ends.
+func together(ctx context.Context, n int, do func()) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				do()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// holdMutex sleeps with the lock held, which stands for whatever a program does
+// there: a query, a write.
+func holdMutex(ctx context.Context, s *server) error {
+	together(ctx, 32, func() {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		time.Sleep(2 * time.Millisecond)
+	})
+	return nil
+}
+
+// stormRWMutex mixes readers with a few writers, each of which waits for all
+// readers before it and keeps all after it out.
+func stormRWMutex(ctx context.Context, s *server) error {
+	var writers sync.WaitGroup
+	writers.Go(func() {
+		together(ctx, 4, func() {
+			s.cache.Lock()
+			time.Sleep(2 * time.Millisecond)
+			s.cache.Unlock()
+		})
+	})
+	together(ctx, 64, func() {
+		s.cache.RLock()
+		time.Sleep(time.Millisecond)
+		s.cache.RUnlock()
+	})
+	writers.Wait()
+	return nil
+}
+
+// logSlowly has no lock of its own: the handler has.
+func logSlowly(ctx context.Context, _ *server) error {
+	logger := slog.New(slog.NewTextHandler(slowWriter{}, nil))
+	together(ctx, 32, func() { logger.Info("answered", "status", 200) })
+	return nil
+}
+
+// slowWriter is a log file on a busy disk.
+type slowWriter struct{}
+
+func (slowWriter) Write(line []byte) (int, error) {
+	time.Sleep(2 * time.Millisecond)
+	return len(line), nil
+}

@@ -1,0 +1,95 @@
+package export
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer/internal/otlptest"
+)
+
+func TestHTTPTimeout(t *testing.T) {
+	for _, test := range []struct {
+		name, metrics, general string
+		want                   time.Duration
+		warned                 string
+	}{
+		{"default", "", "", 10 * time.Second, ""},
+		{"general", "", "250", 250 * time.Millisecond, ""},
+		{"metrics first", "100", "250", 100 * time.Millisecond, ""},
+		{"unusable", "", "5s", 10 * time.Second, "OTEL_EXPORTER_OTLP_TIMEOUT"},
+		{"unusable for metrics", "0", "250", 10 * time.Second, "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			otlptest.ClearEnvironment(t)
+			t.Setenv("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", test.metrics)
+			t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", test.general)
+			journal := otlptest.NewJournal()
+			assert.Equal(t, test.want, timeoutFromEnv(journal.Logger))
+			if test.warned == "" {
+				assert.Empty(t, journal.Lines())
+			} else {
+				assert.Len(t, journal.Lines("level=WARN", test.warned), 1)
+			}
+		})
+	}
+}
+
+func TestCertificatesForMetricsComeFirst(t *testing.T) {
+	otlptest.ClearEnvironment(t)
+	one, two := otlptest.StartTLS(t, otlptest.HTTP), otlptest.StartTLS(t, otlptest.HTTP)
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", one.CertificateFile)
+	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", two.CertificateFile)
+	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "missing")
+	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", "missing")
+	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", two.CertificateFile)
+	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", two.KeyFile)
+	journal := otlptest.NewJournal()
+	config := tlsFromEnv(journal.Logger)
+	assert.Empty(t, journal.Lines())
+	assert.Len(t, config.Certificates, 1)
+	text, err := os.ReadFile(two.CertificateFile)
+	require.NoError(t, err)
+	want := x509.NewCertPool()
+	want.AppendCertsFromPEM(text)
+	assert.True(t, want.Equal(config.RootCAs))
+}
+
+func TestClientCertificateThatCannotBeReadWarns(t *testing.T) {
+	otlptest.ClearEnvironment(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "missing.pem")
+	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", "missing.key")
+	journal := otlptest.NewJournal()
+	assert.Empty(t, tlsFromEnv(journal.Logger).Certificates)
+	assert.Len(t, journal.Lines("level=WARN", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "missing.pem"), 1)
+}
+
+func TestConnectionsEndWithTheirDialersLife(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	life, end := context.WithCancel(t.Context())
+	dial := dialFor(life)
+	address := listener.Addr().String()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	open, err := dial(ctx, "tcp", address)
+	require.NoError(t, err)
+	cancel() // the request that dialled is over; the connection is kept for the next
+	_, err = open.Write([]byte("x"))
+	require.NoError(t, err)
+
+	end()
+	_, err = open.Read(make([]byte, 1)) // nobody answers: it can only end
+	assert.ErrorIs(t, err, net.ErrClosed)
+	_, err = dial(t.Context(), "tcp", address)
+	if err == nil {
+		t.Error("dialled after the end")
+	}
+}

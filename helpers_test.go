@@ -1,0 +1,273 @@
+package observer_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/gym-observer/observer"
+)
+
+// observed is a running observer with what a test sees of it.
+type observed struct {
+	*observer.Observer
+	provider *sdkmetric.MeterProvider
+	reader   *sdkmetric.ManualReader
+	log      *journal
+}
+
+// start observes the process through a reader of its own until the test ends.
+// It samples once an hour, unless an option says otherwise, so that nothing
+// happens that the test does not do.
+func start(t testing.TB, loop string, options ...observer.Option) *observed {
+	t.Helper()
+	reader := sdkmetric.NewManualReader()
+	o := &observed{provider: providerOf(reader), reader: reader, log: new(journal)}
+	o.Observer = observer.Start(context.Background(), loop, append([]observer.Option{
+		observer.WithMeterProvider(o.provider), observer.WithLogger(o.log.logger()), observer.WithSampleInterval(time.Hour),
+	}, options...)...)
+	t.Cleanup(o.Stop)
+	require.NoError(t, o.Err())
+	return o
+}
+
+func (o *observed) collect(t testing.TB) exported {
+	t.Helper()
+	return collect(t, o.reader)
+}
+
+func providerOf(readers ...sdkmetric.Reader) *sdkmetric.MeterProvider {
+	var options []sdkmetric.Option
+	for _, reader := range readers {
+		options = append(options, sdkmetric.WithReader(reader))
+	}
+	return sdkmetric.NewMeterProvider(options...)
+}
+
+// deltaReader is a reader that exports what came since its last collection.
+func deltaReader() *sdkmetric.ManualReader {
+	return sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality {
+		return metricdata.DeltaTemporality
+	}))
+}
+
+// exported is one collection of this package's metrics by name.
+type exported map[string]metricdata.Metrics
+
+const scope = "github.com/gym-observer/observer"
+
+func collect(t testing.TB, reader *sdkmetric.ManualReader) exported {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &all))
+	metrics := make(exported)
+	for _, scoped := range all.ScopeMetrics {
+		if scoped.Scope.Name != scope {
+			continue
+		}
+		for _, m := range scoped.Metrics {
+			require.NotContains(t, metrics, m.Name, "exported twice")
+			metrics[m.Name] = m
+		}
+	}
+	return metrics
+}
+
+// value returns the one point of a metric, or with attributes that one of its
+// points; ok tells whether there is one. Of a histogram it is the count.
+func (e exported) value(name string, attributes ...attribute.KeyValue) (value float64, ok bool) {
+	want := attribute.NewSet(attributes...)
+	for _, p := range e.points(name) {
+		if p.attributes.Equals(&want) {
+			return p.value, true
+		}
+	}
+	return 0, false
+}
+
+// require returns the value of a point that must be there.
+func (e exported) require(t testing.TB, name string, attributes ...attribute.KeyValue) float64 {
+	t.Helper()
+	value, ok := e.value(name, attributes...)
+	require.True(t, ok, "no point of %s with %v", name, attributes)
+	return value
+}
+
+// point is one value under its attributes. For a histogram the value is its count.
+type point struct {
+	attributes attribute.Set
+	value, sum float64
+}
+
+func (e exported) points(name string) (all []point) {
+	switch data := e[name].Data.(type) {
+	case metricdata.Sum[int64]:
+		return numbers(data.DataPoints)
+	case metricdata.Sum[float64]:
+		return numbers(data.DataPoints)
+	case metricdata.Gauge[int64]:
+		return numbers(data.DataPoints)
+	case metricdata.Gauge[float64]:
+		return numbers(data.DataPoints)
+	case metricdata.Histogram[int64]:
+		return histograms(data.DataPoints)
+	case metricdata.Histogram[float64]:
+		return histograms(data.DataPoints)
+	}
+	return nil
+}
+
+func numbers[N int64 | float64](data []metricdata.DataPoint[N]) (all []point) {
+	for _, p := range data {
+		all = append(all, point{attributes: p.Attributes, value: float64(p.Value)})
+	}
+	return all
+}
+
+func histograms[N int64 | float64](data []metricdata.HistogramDataPoint[N]) (all []point) {
+	for _, p := range data {
+		all = append(all, point{attributes: p.Attributes, value: float64(p.Count), sum: float64(p.Sum)})
+	}
+	return all
+}
+
+// ofLoop is the attribute of one loop's points.
+func ofLoop(name string) attribute.KeyValue {
+	return attribute.String("nemo.gym.event_loop", name)
+}
+
+// journal keeps what is logged, one line a record: its level, message and
+// attributes.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(j) }
+
+func (*journal) Enabled(context.Context, slog.Level) bool { return true }
+
+func (j *journal) Handle(_ context.Context, record slog.Record) error {
+	line := record.Level.String() + " " + record.Message
+	record.Attrs(func(a slog.Attr) bool {
+		line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		return true
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line)
+	return nil
+}
+
+func (j *journal) WithAttrs([]slog.Attr) slog.Handler { return j }
+func (j *journal) WithGroup(string) slog.Handler      { return j }
+
+// of returns the lines that contain all of the words.
+func (j *journal) of(words ...string) (found []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+lines:
+	for _, line := range j.lines {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue lines
+			}
+		}
+		found = append(found, line)
+	}
+	return found
+}
+
+// hooked is an SDK provider that lists the calls of its life in their order, and
+// does what a test puts in their way.
+type hooked struct {
+	*sdkmetric.MeterProvider
+	onFlush      func(context.Context) error // instead of flushing
+	onUnregister func() error                // before unregistering
+	onRegister   func() error                // before registering
+	onMeter      func()
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func (h *hooked) called(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, name)
+}
+
+// callsSoFar returns the calls in their order.
+func (h *hooked) callsSoFar() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.calls...)
+}
+
+func (h *hooked) Meter(name string, options ...metric.MeterOption) metric.Meter {
+	if h.onMeter != nil {
+		h.onMeter()
+	}
+	return hookedMeter{h.MeterProvider.Meter(name, options...), h}
+}
+
+func (h *hooked) ForceFlush(ctx context.Context) error {
+	h.called("flush")
+	if h.onFlush != nil {
+		return h.onFlush(ctx)
+	}
+	return h.MeterProvider.ForceFlush(ctx)
+}
+
+func (h *hooked) Shutdown(ctx context.Context) error {
+	h.called("shutdown")
+	return h.MeterProvider.Shutdown(ctx)
+}
+
+type hookedMeter struct {
+	metric.Meter
+	provider *hooked
+}
+
+func (m hookedMeter) RegisterCallback(f metric.Callback, observables ...metric.Observable) (metric.Registration, error) {
+	m.provider.called("register")
+	if m.provider.onRegister != nil {
+		if err := m.provider.onRegister(); err != nil {
+			return nil, err
+		}
+	}
+	registration, err := m.Meter.RegisterCallback(f, observables...)
+	return hookedRegistration{registration, m.provider}, err
+}
+
+type hookedRegistration struct {
+	metric.Registration
+	provider *hooked
+}
+
+func (r hookedRegistration) Unregister() error {
+	r.provider.called("unregister")
+	if r.provider.onUnregister != nil {
+		if err := r.provider.onUnregister(); err != nil {
+			return err
+		}
+	}
+	return r.Registration.Unregister()
+}
+
+// opened opens a provider whose shutdown is the observer's.
+func opened(provider metric.MeterProvider, shutdown func(context.Context) error) observer.Option {
+	return observer.WithProvider(func(context.Context, string, observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
+		return provider, shutdown, nil
+	})
+}

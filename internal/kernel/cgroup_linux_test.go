@@ -1,0 +1,107 @@
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gym-observer/observer/internal/kernel"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCgroupOfThisProcess(t *testing.T) {
+	files := os.DirFS("/")
+	cgroup, err := kernel.FindCgroup(files, "cpu")
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	cpus, err := cgroup.CPULimit(files)
+	require.NoError(t, err)
+	assert.Positive(t, cpus)
+
+	cgroup, err = kernel.FindCgroup(files, "memory")
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	use, err := cgroup.Memory(files)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	assert.Positive(t, use.Used)
+	assert.GreaterOrEqual(t, use.Limit, int64(0))
+}
+
+// quotaGroup names the directory of the group in which the test binary, run
+// again, is to find itself throttled.
+const quotaGroup = "OBSERVER_TEST_QUOTA_GROUP"
+
+// The quota is on the parent of the group in which the process is, as in a pod.
+func TestThrottlingByThisKernel(t *testing.T) {
+	if group := os.Getenv(quotaGroup); group != "" {
+		beThrottled(t, group)
+		return
+	}
+	cgroup, err := kernel.FindCgroup(os.DirFS("/"), "cpu")
+	if err != nil {
+		t.Skip(err)
+	}
+	parent := filepath.Join("/", cgroup.Directories[0], fmt.Sprintf("observer-test-%d", os.Getpid()))
+	group := filepath.Join(parent, "child")
+	if err := os.MkdirAll(group, 0o755); err != nil {
+		t.Skip("may not make a control group: ", err)
+	}
+	t.Cleanup(func() {
+		assert.NoError(t, os.Remove(group))
+		assert.NoError(t, os.Remove(parent))
+	})
+	quota, text := "cpu.cfs_quota_us", "20000"
+	if cgroup.Unified {
+		quota, text = "cpu.max", "20000 100000"
+	}
+	if err := os.WriteFile(filepath.Join(parent, quota), []byte(text), 0); err != nil {
+		t.Skip("may not set a quota: ", err)
+	}
+
+	child := exec.Command(os.Args[0], "-test.run=^TestThrottlingByThisKernel$", "-test.v")
+	child.Env = append(os.Environ(), quotaGroup+"="+group)
+	output, err := child.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+}
+
+// beThrottled moves this process into the group and uses more CPU than it may.
+func beThrottled(t *testing.T, group string) {
+	require.NoError(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0))
+	files := os.DirFS("/")
+	cgroup, err := kernel.FindCgroup(files, "cpu")
+	require.NoError(t, err)
+	assert.Equal(t, group, "/"+cgroup.Directories[0])
+	cpus, err := cgroup.CPULimit(files)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, cpus, 0.2)
+
+	var total kernel.ThrottlingTotal
+	levels, err := cgroup.Throttling(files)
+	require.NoError(t, err)
+	total.Add(levels)
+
+	began := time.Now()
+	burn(100 * time.Millisecond) // five periods' worth
+	elapsed := time.Since(began)
+
+	levels, err = cgroup.Throttling(files)
+	require.NoError(t, err)
+	throttled := total.Add(levels)
+	t.Logf("in %v: %+v of %+v", elapsed, throttled, levels)
+	// The quota kept it waiting for most of that; the last stop may not be
+	// counted yet.
+	assert.Greater(t, throttled.Time, elapsed/4)
+	assert.GreaterOrEqual(t, throttled.Periods, int64(2))
+}
