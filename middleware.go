@@ -1,6 +1,9 @@
 package observer
 
-import "net/http"
+import (
+	"net/http"
+	"net/url"
+)
 
 // MiddlewareOption changes what [Middleware] does; a nil one changes nothing.
 type MiddlewareOption func(*middleware)
@@ -56,10 +59,7 @@ func WithRoute(route func(*http.Request) string) MiddlewareOption {
 // close the connection, and net/http blames this package when it logs that a
 // handler called WriteHeader twice.
 func Middleware(next http.Handler, opts ...MiddlewareOption) http.Handler {
-	m := &middleware{
-		next:  next,
-		route: func(r *http.Request) string { return r.Pattern },
-	}
+	m := &middleware{next: next}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(m)
@@ -70,7 +70,7 @@ func Middleware(next http.Handler, opts ...MiddlewareOption) http.Handler {
 
 type middleware struct {
 	next  http.Handler
-	route func(*http.Request) string
+	route func(*http.Request) string // of WithRoute; nil without it
 }
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -86,9 +86,11 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	counts.served.begin()
 	defer counts.served.end()
-	writer, observed := wrap(w, r)
+	writer, observed := wrap(w, r, m)
+	inFlightWork.add(&observed.work)
 	returned := false
 	defer func() {
+		observed.done()
 		left := observed.clientLeft()
 		var panicked any
 		if returned {
@@ -120,16 +122,52 @@ func (m *middleware) count(counts *RequestMetrics, observed *response, left bool
 		counts.CountResponse(status)
 	}
 	if left && !(started && observed.complete()) {
-		counts.CountCancellation(m.routeOf(r), started)
+		counts.CountCancellation(observed.route(func() string {
+			if m.route != nil {
+				return m.route(r)
+			}
+			return r.Pattern
+		}), started)
 	}
 }
 
-// routeOf returns the route of a request that has been served.
-func (m *middleware) routeOf(r *http.Request) (route string) {
+// name returns the route of a request in flight, or nothing. The pattern in the
+// request is the handler's to write while it runs, so the router is asked with a
+// made-up request.
+func (w *response) name() string {
+	route := w.route(func() string {
+		r := &http.Request{Method: w.method, Host: w.host, URL: &url.URL{Path: w.path}, Header: make(http.Header)}
+		if w.router.route != nil {
+			return w.router.route(r)
+		}
+		next := w.router.next
+		if next == nil {
+			next = http.DefaultServeMux
+		}
+		if mux, ok := next.(*http.ServeMux); ok {
+			_, pattern := mux.Handler(r)
+			return pattern
+		}
+		return ""
+	})
+	if route == UnmatchedRoute {
+		return ""
+	}
+	return route
+}
+
+// route returns the path of the pattern that find gives, if it is one.
+func (w *response) route(find func() string) (route string) {
 	defer func() {
 		if recover() != nil {
 			route = UnmatchedRoute
 		}
 	}()
-	return routeOf(m.route(r))
+	pattern := find()
+	if w.method == http.MethodConnect && pattern == w.path+"/" {
+		// To a CONNECT without the slash at its end a ServeMux answers with a
+		// redirect, and calls the path that it redirects to the pattern.
+		return UnmatchedRoute
+	}
+	return routeOf(pattern)
 }

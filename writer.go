@@ -19,9 +19,14 @@ import (
 // that matters. What changes is atomic, since some writers may be used by several
 // goroutines at once, such as that of http.TimeoutHandler.
 type response struct {
-	base     http.ResponseWriter
-	ctx      context.Context // as the middleware received it
-	bodiless bool            // answers a HEAD request, whatever a handler makes of the method
+	base http.ResponseWriter
+	ctx  context.Context // as the middleware received it
+
+	// The request as one of those in flight. A handler may change what it was
+	// given while somebody asks for the route: hence the copies.
+	work
+	router             *middleware
+	method, host, path string
 
 	head       atomic.Int32 // 0 until the response starts, then its final status; negative if ctx had ended before
 	headerUsed atomic.Bool  // the handler has asked for the header
@@ -70,27 +75,32 @@ type (
 // base, and what it will know of the response. A writer with the methods of one
 // of net/http's own, whatever its type, costs one small allocation; httpsnoop,
 // which has the other combinations, costs over twenty.
-func wrap(base http.ResponseWriter, r *http.Request) (http.ResponseWriter, *response) {
+func wrap(base http.ResponseWriter, r *http.Request, router *middleware) (http.ResponseWriter, *response) {
 	if _, ok := base.(http1Writer); ok {
 		if _, more := base.(http.Pusher); !more {
 			w := new(http1Response)
-			return w, w.init(base, r)
+			return w, w.init(base, r, router)
 		}
 	} else if _, ok := base.(http2Writer); ok {
 		_, hijacker := base.(http.Hijacker)
 		_, readerFrom := base.(io.ReaderFrom)
 		if !hijacker && !readerFrom {
 			w := new(http2Response)
-			return w, w.init(base, r)
+			return w, w.init(base, r, router)
 		}
 	}
 	w := new(http1Response)
-	observed := w.init(base, r)
+	observed := w.init(base, r, router)
 	return w.snoop(), observed
 }
 
-func (w *response) init(base http.ResponseWriter, r *http.Request) *response {
-	w.base, w.ctx, w.bodiless = base, r.Context(), r.Method == http.MethodHead
+func (w *response) init(base http.ResponseWriter, r *http.Request, router *middleware) *response {
+	w.base, w.ctx = base, r.Context()
+	w.kind, w.named, w.router = requestWork, w, router
+	w.method, w.host = r.Method, r.Host
+	if r.URL != nil {
+		w.path = r.URL.Path
+	}
 	return w
 }
 
@@ -266,7 +276,7 @@ func (w *response) clientLeft() bool {
 // complete reports whether a response that has started owes the client nothing.
 func (w *response) complete() bool {
 	status, _ := w.status()
-	if w.bodiless || status == http.StatusNoContent || status == http.StatusNotModified {
+	if w.method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
 		return true
 	}
 	declared := w.declared.Load()
