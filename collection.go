@@ -2,6 +2,7 @@ package observer
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -169,6 +170,7 @@ func (c *collection) threadCount(to point) error {
 
 // openDescriptors is read once for the signal's two names.
 func (c *collection) openDescriptors(to point) error {
+	c.descriptorsFailed = errors.ErrUnsupported // should the source panic
 	c.descriptors, c.descriptorsFailed = c.process.source.openDescriptors()
 	return to.observeUnless(c.descriptorsFailed, c.descriptors)
 }

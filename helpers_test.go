@@ -2,8 +2,10 @@ package observer_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -68,19 +70,54 @@ const scope = "github.com/gym-observer/observer"
 
 func collect(t testing.TB, reader *sdkmetric.ManualReader) exported {
 	t.Helper()
+	metrics, err := gather(reader)
+	require.NoError(t, err)
+	return metrics
+}
+
+func gather(reader *sdkmetric.ManualReader) (exported, error) {
 	var all metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(context.Background(), &all))
+	if err := reader.Collect(context.Background(), &all); err != nil {
+		return nil, err
+	}
 	metrics := make(exported)
 	for _, scoped := range all.ScopeMetrics {
 		if scoped.Scope.Name != scope {
 			continue
 		}
 		for _, m := range scoped.Metrics {
-			require.NotContains(t, metrics, m.Name, "exported twice")
+			if _, twice := metrics[m.Name]; twice {
+				return nil, fmt.Errorf("%s is exported twice", m.Name)
+			}
 			metrics[m.Name] = m
 		}
 	}
-	return metrics
+	return metrics, nil
+}
+
+// printValues is how a child hands its last collection to its test: each value
+// by name and attributes, as JSON.
+func printValues(reader *sdkmetric.ManualReader) error {
+	metrics, err := gather(reader)
+	if err != nil {
+		return err
+	}
+	values := make(map[string]float64)
+	for name := range metrics {
+		for _, p := range metrics.points(name) {
+			values[name+"{"+p.attributes.Encoded(attribute.DefaultEncoder())+"}"] = p.value
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(values)
+}
+
+// valuesOf runs a child that ends with printValues.
+func valuesOf(t testing.TB, mode string) (values map[string]float64) {
+	t.Helper()
+	output, err := observer.Child(t, mode).Output()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(output, &values), "%s", output)
+	return values
 }
 
 // value returns the one point of a metric, or with attributes that one of its

@@ -995,7 +995,8 @@ func TestWhatCountsAsADeparture(t *testing.T) {
 		}, false},
 		{"cancel with a deadline as its cause", withCause(context.DeadlineExceeded), false},
 		{"error that only resembles", func(parent context.Context) (context.Context, func()) {
-			return resembling{parent}, func() {}
+			ctx, cancel := context.WithCancel(parent)
+			return resembling{ctx}, cancel
 		}, false},
 		{"context that has not ended", func(parent context.Context) (context.Context, func()) { return parent, func() {} }, false},
 	} {
@@ -1017,7 +1018,12 @@ func TestWhatCountsAsADeparture(t *testing.T) {
 // resembling is a context with an error that is not context.Canceled itself.
 type resembling struct{ context.Context }
 
-func (resembling) Err() error { return fmt.Errorf("gone: %w", context.Canceled) }
+func (c resembling) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return fmt.Errorf("gone: %w", err)
+	}
+	return nil
+}
 
 // The context that counts is the one that the middleware received, and when the
 // handler returns, not later.

@@ -43,6 +43,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/metrics"
 	"slices"
 	"sync"
@@ -353,14 +354,14 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	heap.read()
 	_, _ = p.allocated.notice(&heap) // its error comes back at each export, which reports it
 
-	// Two callbacks on one provider would add their totals up.
+	var before []*process
 	for _, other := range closing {
 		if sameProvider(other.provider, provider) {
-			other.silent.Store(true)
+			before = append(before, other)
 		}
 	}
 	made := make(chan error, 1)
-	go func() { made <- p.instrument() }()
+	go func() { made <- p.instrument(before) }()
 	timeout := time.NewTimer(setUpPatience)
 	defer timeout.Stop()
 	select {
@@ -383,9 +384,10 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	return p, nil
 }
 
-// instrument makes the instruments and registers the callback. It blocks while
-// the provider runs other callbacks.
-func (p *process) instrument() (err error) {
+// instrument makes the instruments and registers the callback, in the place of
+// those before, which still flush over the same provider. It blocks while the
+// provider runs other callbacks.
+func (p *process) instrument(before []*process) (err error) {
 	defer close(p.instrumented)
 	defer catch(&err)
 	meter := p.provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion()))
@@ -394,6 +396,11 @@ func (p *process) instrument() (err error) {
 	var registered []metric.Observable
 	for _, row := range made.observables {
 		registered = append(registered, row.instrument())
+	}
+	// Two callbacks on one provider would add their totals up. But none at all, for
+	// one collection, would give a delta reader the whole totals again.
+	for _, other := range before {
+		other.silent.Store(true)
 	}
 	// A callback for all: with one each, every one would fetch the runtime's
 	// metrics anew.
@@ -533,7 +540,9 @@ func (p *process) close(ctx context.Context) {
 	captured := p.capture.end() // before the flush: a Start that does not wait for it wants to record
 	<-p.instrumented
 	close(p.leaving)
-	p.recordings.flush()
+	for !p.recordings.flush() && ctx.Err() == nil {
+		runtime.Gosched() // to a rollout in the middle of a recording; no new one comes
+	}
 	if provider, ok := p.provider.(interface{ ForceFlush(context.Context) error }); ok {
 		p.attempt("flushing the provider", func() error { return provider.ForceFlush(ctx) })
 	}

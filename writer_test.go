@@ -51,22 +51,30 @@ func (w *bareWriter) Write(p []byte) (int, error) {
 }
 
 // commonWriter, http1Writer and http2Writer have the methods of net/http's own.
-type commonWriter struct{ bareWriter }
+type commonWriter struct {
+	bareWriter
+	strings []string // of each WriteString
+}
 
-func (w *commonWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
-func (w *commonWriter) Flush()                            { w.WriteHeader(http.StatusOK) }
-func (w *commonWriter) FlushError() error                 { w.Flush(); return nil }
-func (*commonWriter) CloseNotify() <-chan bool            { return nil }
-func (*commonWriter) SetReadDeadline(time.Time) error     { return nil }
-func (*commonWriter) SetWriteDeadline(time.Time) error    { return nil }
-func (*commonWriter) EnableFullDuplex() error             { return nil }
+func (w *commonWriter) WriteString(s string) (int, error) {
+	w.strings = append(w.strings, s)
+	return w.Write([]byte(s))
+}
+
+func (w *commonWriter) Flush()                         { w.WriteHeader(http.StatusOK) }
+func (w *commonWriter) FlushError() error              { w.Flush(); return nil }
+func (*commonWriter) CloseNotify() <-chan bool         { return nil }
+func (*commonWriter) SetReadDeadline(time.Time) error  { return nil }
+func (*commonWriter) SetWriteDeadline(time.Time) error { return nil }
+func (*commonWriter) EnableFullDuplex() error          { return nil }
 
 type http1Writer struct {
 	commonWriter
 	sources []io.Reader // of each ReadFrom
+	refusal error       // of Hijack
 }
 
-func (*http1Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+func (w *http1Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, w.refusal }
 
 func (w *http1Writer) ReadFrom(source io.Reader) (int64, error) {
 	w.sources = append(w.sources, source)
@@ -77,10 +85,25 @@ type http2Writer struct{ commonWriter }
 
 func (*http2Writer) Push(string, *http.PushOptions) error { return nil }
 
-// otherWriter has the methods of both, which neither of net/http's has.
+// otherWriter has the methods of both, which neither of net/http's has, and the
+// two below have those of HTTP/2 and one more.
 type otherWriter struct{ http1Writer }
 
 func (*otherWriter) Push(string, *http.PushOptions) error { return nil }
+
+type (
+	pushingReader   struct{ http2Writer }
+	pushingHijacker struct{ http2Writer }
+)
+
+func (*pushingReader) ReadFrom(io.Reader) (int64, error)              { return 0, nil }
+func (*pushingHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+// kinds are a writer that gets a direct wrapper and one that does not.
+var kinds = map[string]func() (http.ResponseWriter, *http1Writer){
+	"direct": func() (http.ResponseWriter, *http1Writer) { w := new(http1Writer); return w, w },
+	"other":  func() (http.ResponseWriter, *http1Writer) { w := new(otherWriter); return w, &w.http1Writer },
+}
 
 // interfaces lists which of the optional interfaces of a writer w has.
 func interfaces(w http.ResponseWriter) []string {
@@ -117,7 +140,8 @@ func interfaces(w http.ResponseWriter) []string {
 func TestWriterKeepsItsInterfaces(t *testing.T) {
 	observe(t)
 	for _, base := range []http.ResponseWriter{
-		new(bareWriter), new(commonWriter), new(http1Writer), new(http2Writer), new(otherWriter), httptest.NewRecorder(),
+		new(bareWriter), new(commonWriter), new(http1Writer), new(http2Writer),
+		new(otherWriter), new(pushingReader), new(pushingHijacker), httptest.NewRecorder(),
 	} {
 		t.Run(fmt.Sprintf("%T", base), func(t *testing.T) {
 			observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -284,6 +308,31 @@ func TestReadFromPassesTheSourceItselfOnceTheHeadIsWritten(t *testing.T) {
 	assert.Equal(t, []io.Reader{source}, base.sources)
 }
 
+func TestWriteStringReachesTheBase(t *testing.T) {
+	observe(t)
+	for kind, writer := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			base, written := writer()
+			handle(base, http.MethodGet, func(w http.ResponseWriter, _ func()) { io.WriteString(w, "body") })
+			assert.Equal(t, []string{"body"}, written.strings)
+		})
+	}
+}
+
+// flushErrorWriter has no Flush beside its FlushError.
+type flushErrorWriter struct{ bareWriter }
+
+func (*flushErrorWriter) FlushError() error { return io.ErrClosedPipe }
+
+func TestFlushErrorAlone(t *testing.T) {
+	o := observe(t)
+	handle(new(flushErrorWriter), http.MethodGet, func(w http.ResponseWriter, leave func()) {
+		assert.ErrorIs(t, http.NewResponseController(w).Flush(), io.ErrClosedPipe)
+		leave()
+	})
+	assert.Equal(t, counts{Responses: statuses{200: 1}, Cancellations: leftAfter(observer.UnmatchedRoute)}, o.counted())
+}
+
 func TestReadFromReturnsTheSourcesError(t *testing.T) {
 	observe(t)
 	for _, body := range []string{"", "some"} {
@@ -294,6 +343,21 @@ func TestReadFromReturnsTheSourcesError(t *testing.T) {
 			assert.EqualValues(t, len(body), n)
 		})).ServeHTTP(base, httptest.NewRequest(http.MethodGet, "/", nil))
 	}
+}
+
+// The error may come together with the last of the bytes that are read apart.
+func TestReadFromDoesNotReadAgainAfterAnError(t *testing.T) {
+	observe(t)
+	handle(new(http1Writer), http.MethodGet, func(w http.ResponseWriter, _ func()) {
+		failed := false
+		n, err := w.(io.ReaderFrom).ReadFrom(readerFunc(func(p []byte) (int, error) {
+			assert.False(t, failed, "read again")
+			failed = true
+			return len(p), io.ErrUnexpectedEOF
+		}))
+		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		assert.Positive(t, n)
+	})
 }
 
 // throwing is a source that panics after its first byte.
@@ -331,15 +395,12 @@ func handle(base http.ResponseWriter, method string, handler func(w http.Respons
 }
 
 func TestWhatStartsAResponse(t *testing.T) {
-	bases := map[string]func() http.ResponseWriter{
-		"direct": func() http.ResponseWriter { return new(http1Writer) },
-		"other":  func() http.ResponseWriter { return new(otherWriter) },
-	}
-	for kind, base := range bases {
+	for kind, writer := range kinds {
 		for name, start := range starts {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				o := observe(t)
-				handle(base(), http.MethodGet, func(w http.ResponseWriter, leave func()) {
+				base, _ := writer()
+				handle(base, http.MethodGet, func(w http.ResponseWriter, leave func()) {
 					start(w)
 					leave()
 				})
@@ -349,7 +410,8 @@ func TestWhatStartsAResponse(t *testing.T) {
 				}, o.counted(), "started, then left")
 
 				o = observe(t)
-				handle(base(), http.MethodGet, func(w http.ResponseWriter, leave func()) {
+				base, _ = writer()
+				handle(base, http.MethodGet, func(w http.ResponseWriter, leave func()) {
 					leave()
 					start(w)
 				})
@@ -433,20 +495,21 @@ func TestCompleteResponseIsNoCancellation(t *testing.T) {
 			w.(io.ReaderFrom).ReadFrom(strings.NewReader(strings.Repeat("x", 999)))
 		}, false},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			o := observe(t)
-			var status int
-			handle(new(http1Writer), test.method, func(w http.ResponseWriter, leave func()) {
-				test.answer(w)
-				leave()
-				status = w.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(*http1Writer).status
+		for kind, writer := range kinds {
+			t.Run(kind+"/"+test.name, func(t *testing.T) {
+				o := observe(t)
+				base, written := writer()
+				handle(base, test.method, func(w http.ResponseWriter, leave func()) {
+					test.answer(w)
+					leave()
+				})
+				want := counts{Responses: statuses{written.status: 1}}
+				if !test.complete {
+					want.Cancellations = leftAfter(observer.UnmatchedRoute)
+				}
+				assert.Equal(t, want, o.counted())
 			})
-			want := counts{Responses: statuses{status: 1}}
-			if !test.complete {
-				want.Cancellations = leftAfter(observer.UnmatchedRoute)
-			}
-			assert.Equal(t, want, o.counted())
-		})
+		}
 	}
 }
 
@@ -505,13 +568,28 @@ func TestClientLeavesACompleteResponseOfARealServer(t *testing.T) {
 }
 
 func TestCancelledHijackIsNoCancellation(t *testing.T) {
+	for kind, writer := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			o := observe(t)
+			base, _ := writer()
+			handle(base, http.MethodGet, func(w http.ResponseWriter, leave func()) {
+				_, _, err := w.(http.Hijacker).Hijack()
+				assert.NoError(t, err)
+				leave()
+			})
+			assert.Zero(t, o.counted())
+		})
+	}
+}
+
+func TestRefusedHijackIsNone(t *testing.T) {
 	o := observe(t)
-	handle(new(http1Writer), http.MethodGet, func(w http.ResponseWriter, leave func()) {
+	handle(&http1Writer{refusal: http.ErrNotSupported}, http.MethodGet, func(w http.ResponseWriter, _ func()) {
 		_, _, err := w.(http.Hijacker).Hijack()
-		assert.NoError(t, err)
-		leave()
+		assert.ErrorIs(t, err, http.ErrNotSupported)
+		w.WriteHeader(http.StatusNotImplemented)
 	})
-	assert.Zero(t, o.counted())
+	assert.Equal(t, counts{Responses: statuses{501: 1}}, o.counted())
 }
 
 func TestWriterUsedAfterTheHandlerReturnedCountsNothing(t *testing.T) {

@@ -92,10 +92,12 @@ func requireNothingLeft(t *testing.T) {
 		}
 		return found
 	}
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
 	deadline := time.Now().Add(5 * time.Second)
 	left := exporting()
 	for len(left) > 0 && time.Now().Before(deadline) {
-		runtime.Gosched()
+		<-again.C
 		left = exporting()
 	}
 	assert.Empty(t, left, "goroutines left")

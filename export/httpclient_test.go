@@ -85,11 +85,16 @@ func TestConnectionsEndWithTheirDialersLife(t *testing.T) {
 	_, err = open.Write([]byte("x"))
 	require.NoError(t, err)
 
+	failed := time.Now().Add(10 * time.Second) // nobody answers: without an end, reads wait until then
+	require.NoError(t, open.SetReadDeadline(failed))
 	end()
-	_, err = open.Read(make([]byte, 1)) // nobody answers: it can only end
+	_, err = open.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, net.ErrClosed)
-	_, err = dial(t.Context(), "tcp", address)
-	if err == nil {
-		t.Error("dialled after the end")
+
+	late, err := dial(t.Context(), "tcp", address)
+	if err == nil { // made before the end was noticed
+		_ = late.SetReadDeadline(failed)
+		_, err = late.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, net.ErrClosed)
 	}
 }

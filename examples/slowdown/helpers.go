@@ -23,35 +23,35 @@ const (
 	stopOrder    = "stop" // followed by a process, and how long to stop it and to let it run
 )
 
-// startNeighbours starts n processes with one order, and returns once they are
+// startHelpers starts n processes with one order, and returns once they are
 // at it. The stop function ends them.
-func startNeighbours(n int, order string) (stop func(), err error) {
-	var started []*neighbour
+func startHelpers(n int, order string) (stop func(), err error) {
+	var started []*helper
 	stop = func() {
-		for _, n := range started {
-			n.input.Close()
-			n.command.Wait()
+		for _, h := range started {
+			h.input.Close()
+			h.command.Wait()
 		}
 	}
 	for range n {
-		n, err := startNeighbour(order)
+		h, err := startHelper(order)
 		if err != nil {
 			stop()
 			return nil, err
 		}
-		started = append(started, n)
+		started = append(started, h)
 	}
 	return stop, nil
 }
 
-type neighbour struct {
+type helper struct {
 	command *exec.Cmd
 	input   io.Closer
 }
 
-// startNeighbour waits for the first word of the process: an empty line that it
+// startHelper waits for the first word of the process: an empty line that it
 // is at work, or what keeps it from that.
-func startNeighbour(order string) (*neighbour, error) {
+func startHelper(order string) (*helper, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func startNeighbour(order string) (*neighbour, error) {
 		}
 		return nil, fmt.Errorf("starting another process: %w", err)
 	}
-	return &neighbour{command, input}, nil
+	return &helper{command, input}, nil
 }
 
 // runHelper carries out an order until standard input ends. It returns the exit

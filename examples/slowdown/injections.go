@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,9 +51,9 @@ var causes = []struct {
 // injections are all of them. The first of a cause is its default.
 var injections = []injection{
 	{cause: observer.CauseCPUThrottled, kind: "steady", inject: throttleSteadily,
-		what: "the process moves to a cgroup with a quota of half a CPU, and wants all of them"},
+		what: "the process moves to a cgroup with a quota of a fifth of a CPU, and wants all CPUs"},
 	{cause: observer.CauseCPUThrottled, kind: "bursts", inject: throttleBursts,
-		what: "a cgroup with a quota of half a CPU; bursts of work use it up at once, and wait for the next period"},
+		what: "a cgroup with a quota of a fifth of a CPU; bursts of work use it up at once, and wait for the next period"},
 
 	{cause: observer.CauseStopTheWorld, kind: "memstats", inject: readMemStats,
 		what: "two goroutines call runtime.ReadMemStats in a loop, as an eager metrics library would"},
@@ -78,7 +79,7 @@ var injections = []injection{
 	{cause: observer.CauseCPUSaturated, kind: "spinners", inject: spinners,
 		what: "eight goroutines a processor spin"},
 	{cause: observer.CauseCPUSaturated, kind: "short", inject: shortGoroutines,
-		what: "a thousand goroutines a processor; each works for some 50 µs and starts the next"},
+		what: "a thousand goroutines a processor are alive; each works for some 50 µs, and another is started in its place"},
 	{cause: observer.CauseCPUSaturated, kind: "clients", inject: impatientClients,
 		what: "sixteen clients a processor ask the server for work, again as soon as it has answered"},
 
@@ -229,4 +230,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// together runs n goroutines that each do something again and again until ctx
+// ends.
+func together(ctx context.Context, n int, do func()) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				do()
+			}
+		})
+	}
+	all.Wait()
 }

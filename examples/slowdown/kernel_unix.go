@@ -144,7 +144,7 @@ func stopLong(ctx context.Context, _ *server) error {
 
 // beStopped has another process stop this one.
 func beStopped(ctx context.Context, stopped, running time.Duration) error {
-	stop, err := startNeighbours(1, fmt.Sprintf("%s %d %v %v", stopOrder, os.Getpid(), stopped, running))
+	stop, err := startHelpers(1, fmt.Sprintf("%s %d %v %v", stopOrder, os.Getpid(), stopped, running))
 	if err != nil {
 		return err
 	}

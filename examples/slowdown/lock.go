@@ -7,20 +7,6 @@ import (
 	"time"
 )
 
-// together runs n goroutines that each do something again and again until ctx
-// ends.
-func together(ctx context.Context, n int, do func()) {
-	var all sync.WaitGroup
-	for range n {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				do()
-			}
-		})
-	}
-	all.Wait()
-}
-
 // holdMutex sleeps with the lock held, which stands for whatever a program does
 // there: a query, a write.
 func holdMutex(ctx context.Context, s *server) error {

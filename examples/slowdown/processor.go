@@ -31,20 +31,18 @@ func spinners(ctx context.Context, _ *server) error {
 	return nil
 }
 
-// shortGoroutines passes the processors on from one short-lived goroutine to the
-// next: no goroutine is ever busy for long, and the queue is long all the same.
+// shortGoroutines starts goroutines faster than they can run: none is busy for
+// long, and the queue is long all the same.
 func shortGoroutines(ctx context.Context, _ *server) error {
 	var alive sync.WaitGroup
-	block := make([]byte, 64<<10)
-	var link func()
-	link = func() {
-		work(block)
-		if ctx.Err() == nil {
-			alive.Go(link)
-		}
-	}
-	for range 1000 * processors() {
-		alive.Go(link)
+	slots := make(chan struct{}, 1000*processors())
+	block := make([]byte, 16<<10)
+	for ctx.Err() == nil {
+		slots <- struct{}{}
+		alive.Go(func() {
+			work(block)
+			<-slots
+		})
 	}
 	alive.Wait()
 	return nil
@@ -67,7 +65,7 @@ func impatientClients(ctx context.Context, s *server) error {
 
 // crowd starts other processes that want the processors, too.
 func crowd(ctx context.Context, _ *server) error {
-	stop, err := startNeighbours(4*runtime.NumCPU(), spinOrder)
+	stop, err := startHelpers(4*runtime.NumCPU(), spinOrder)
 	if err != nil {
 		return err
 	}
@@ -79,7 +77,7 @@ func crowd(ctx context.Context, _ *server) error {
 // outrank starts as many other processes as there are CPUs, but the kernel
 // prefers them.
 func outrank(ctx context.Context, _ *server) error {
-	stop, err := startNeighbours(runtime.NumCPU(), outrankOrder)
+	stop, err := startHelpers(runtime.NumCPU(), outrankOrder)
 	if err != nil {
 		return err
 	}
@@ -96,7 +94,7 @@ func promiseProcessors(ctx context.Context, _ *server) error {
 	return nil
 }
 
-// throttleSteadily wants all processors in a cgroup that may use half a one.
+// throttleSteadily wants all processors in a cgroup that may use a fifth of one.
 func throttleSteadily(ctx context.Context, _ *server) error {
 	leave, err := enterQuota(throttledCPUs)
 	if err != nil {
@@ -122,4 +120,5 @@ func throttleBursts(ctx context.Context, _ *server) error {
 	return leave()
 }
 
-const throttledCPUs = 0.5
+// throttledCPUs is so little that the process uses it up on a busy machine, too.
+const throttledCPUs = 0.2

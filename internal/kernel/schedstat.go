@@ -90,7 +90,7 @@ func scale(d time.Duration, factor float64) time.Duration {
 	if factor <= 1 {
 		return d // a float64 would round it
 	}
-	scaled := float64(d) * factor
+	scaled := math.Round(float64(d) * factor)
 	if scaled >= math.MaxInt64 {
 		return math.MaxInt64
 	}

@@ -45,17 +45,17 @@ func TestTaskReader(t *testing.T) {
 
 func TestTaskReaderReadsSomeOfManyThreads(t *testing.T) {
 	schedstats := map[int]string{}
-	for tid := range 700 {
+	for tid := range 300 {
 		schedstats[1+tid] = "10 2 1\n"
 	}
 	reader := kernel.NewTaskReader(taskDirectory(t, schedstats))
 	reading, err := reader.Read()
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(reading.Tasks), 256)
-	assert.Equal(t, 700, len(reading.Tasks)+reading.LeftOut)
+	assert.Equal(t, 300, len(reading.Tasks)+reading.LeftOut)
 
 	var total kernel.TaskTotal
-	assert.Equal(t, kernel.SchedTime{Run: 7000, Delay: 1400}, total.Add(reading))
+	assert.Equal(t, kernel.SchedTime{Run: 3000, Delay: 600}, total.Add(reading))
 
 	again, err := reader.Read()
 	require.NoError(t, err)
@@ -147,12 +147,12 @@ func TestTaskReaderKeepsNoDescriptor(t *testing.T) {
 
 func TestCountEntries(t *testing.T) {
 	directory := t.TempDir()
-	for i := range 1_000 { // more than one buffer of entries
+	for i := range 400 { // more than one buffer of entries
 		require.NoError(t, os.Mkdir(filepath.Join(directory, fmt.Sprint(i)), 0o755))
 	}
 	entries, err := kernel.CountEntries(directory)
 	require.NoError(t, err)
-	assert.Equal(t, int64(1_000), entries)
+	assert.Equal(t, int64(400), entries)
 
 	_, err = kernel.CountEntries(filepath.Join(directory, "missing"))
 	require.ErrorIs(t, err, fs.ErrNotExist)

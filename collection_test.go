@@ -1,0 +1,452 @@
+package observer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// settableSource is a process whose readings a test sets, between collections.
+type settableSource struct {
+	user, system                       float64
+	memory, threadCount, openFiles     int64
+	cpuFails, memoryFails, threadsFail error
+	descriptorsFail                    error
+	cpuPanics                          bool
+	during                             func() // called in a reading
+}
+
+func (s *settableSource) cpuTime() (user, system float64, err error) {
+	if s.cpuPanics {
+		panic("thrown by the source")
+	}
+	return s.user, s.system, s.cpuFails
+}
+
+func (s *settableSource) residentMemory() (int64, error) {
+	if s.during != nil {
+		s.during()
+	}
+	return s.memory, s.memoryFails
+}
+
+func (s *settableSource) threads() (int64, error)         { return s.threadCount, s.threadsFail }
+func (s *settableSource) openDescriptors() (int64, error) { return s.openFiles, s.descriptorsFail }
+
+// inside is a running observer of which a test reaches the inside. It has no
+// sampler.
+type inside struct {
+	*process
+	source            *settableSource
+	cumulative, delta *sdkmetric.ManualReader
+	log               *lineCounter
+	stop              func()
+}
+
+func startInside(t testing.TB) *inside {
+	t.Helper()
+	for _, last := range []*ratchet{&lastCPUUser, &lastCPUSystem} {
+		before := last.above.Swap(0) // as in a new process
+		t.Cleanup(func() { last.above.Store(before) })
+	}
+	i := &inside{
+		source:     &settableSource{user: 2, system: 1, memory: 4096, threadCount: 8, openFiles: 16},
+		cumulative: sdkmetric.NewManualReader(),
+		delta: sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality {
+			return metricdata.DeltaTemporality
+		})),
+		log: new(lineCounter),
+	}
+	p, err := Acquire(context.Background(), WithLogger(slog.New(i.log)),
+		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.cumulative), sdkmetric.WithReader(i.delta))))
+	require.NoError(t, err)
+	t.Cleanup(p.Release)
+	i.process, i.stop = running.Load(), p.Release
+	i.process.source = i.source
+	return i
+}
+
+// points is what one collection of one reader holds: each point by its metric's
+// name and its attributes.
+type points map[string]float64
+
+func (i *inside) collect(t testing.TB, reader *sdkmetric.ManualReader) points {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &all), "a callback returns no error")
+	values := make(points)
+	for _, scoped := range all.ScopeMetrics {
+		for _, m := range scoped.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				add(values, m.Name, data.DataPoints)
+			case metricdata.Sum[float64]:
+				add(values, m.Name, data.DataPoints)
+			case metricdata.Gauge[int64]:
+				add(values, m.Name, data.DataPoints)
+			case metricdata.Gauge[float64]:
+				add(values, m.Name, data.DataPoints)
+			}
+		}
+	}
+	return values
+}
+
+func add[N int64 | float64](to points, name string, data []metricdata.DataPoint[N]) {
+	for _, p := range data {
+		to[name+labels(p.Attributes)] = float64(p.Value)
+	}
+}
+
+// labels prints attributes, or nothing for none.
+func labels(set attribute.Set) string {
+	if set.Len() == 0 {
+		return ""
+	}
+	return "{" + set.Encoded(attribute.DefaultEncoder()) + "}"
+}
+
+// names drops the attributes.
+func (p points) names() map[string]bool {
+	names := make(map[string]bool)
+	for key := range p {
+		name, _, _ := strings.Cut(key, "{")
+		names[name] = true
+	}
+	return names
+}
+
+// lineCounter counts log lines by their cause.
+type lineCounter struct {
+	mu    sync.Mutex
+	lines map[string]int
+	on    func() // called in each
+}
+
+func (*lineCounter) Enabled(context.Context, slog.Level) bool { return true }
+func (c *lineCounter) Handle(_ context.Context, record slog.Record) error {
+	cause := record.Message
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "cause" {
+			cause = a.Value.String()
+		}
+		return true
+	})
+	c.mu.Lock()
+	if c.lines == nil {
+		c.lines = make(map[string]int)
+	}
+	c.lines[cause]++
+	c.mu.Unlock()
+	if c.on != nil {
+		c.on()
+	}
+	return nil
+}
+func (c *lineCounter) WithAttrs([]slog.Attr) slog.Handler { return c }
+func (c *lineCounter) WithGroup(string) slog.Handler      { return c }
+
+var errUnavailable = errors.New("no such reading")
+
+const (
+	userTime   = ProcessCPUTimeInstrument + "{cpu.mode=user}"
+	systemTime = ProcessCPUTimeInstrument + "{cpu.mode=system}"
+)
+
+func TestH38OneUnavailableReading(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		fail   func(*settableSource)
+		absent []string
+	}{
+		{"CPU time", func(s *settableSource) { s.cpuFails = errUnavailable }, []string{ProcessCPUTimeInstrument}},
+		{"memory", func(s *settableSource) { s.memoryFails = errUnavailable }, []string{ProcessMemoryUsageInstrument}},
+		{"threads", func(s *settableSource) { s.threadsFail = errUnavailable }, []string{ProcessThreadCountInstrument}},
+		{"descriptors", func(s *settableSource) { s.descriptorsFail = errUnavailable }, []string{ProcessOpenFDsInstrument, ProcessUnixFDsInstrument}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			whole := startInside(t)
+			want := whole.collect(t, whole.cumulative).names()
+			whole.stop()
+			for _, name := range test.absent {
+				require.True(t, want[name], "%s is there while it can be read", name)
+				delete(want, name)
+			}
+			i := startInside(t)
+			test.fail(i.source)
+			for range 3 {
+				assert.Equal(t, want, i.collect(t, i.cumulative).names())
+				assert.Equal(t, want, i.collect(t, i.delta).names())
+			}
+			assert.Equal(t, map[string]int{test.absent[0]: 1}, i.log.lines, "logged once, not at each export")
+		})
+	}
+}
+
+// Without a point in one cycle, a delta reader would be given the whole total
+// again in the next.
+func TestCounterRepeatsItsLastValueWhereItsReadingFails(t *testing.T) {
+	for name, fail := range map[string]func(*settableSource, bool){
+		"with an error": func(s *settableSource, fails bool) {
+			s.cpuFails = nil
+			if fails {
+				s.cpuFails = errUnavailable
+			}
+		},
+		"with a panic": func(s *settableSource, fails bool) { s.cpuPanics = fails },
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := startInside(t)
+			for step, want := range []struct {
+				user              float64
+				fails             bool
+				cumulative, delta float64
+			}{
+				{2, false, 2, 2},
+				{3, true, 2, 0},
+				{4, true, 2, 0},
+				{5, false, 5, 3},
+				{6, false, 6, 1},
+			} {
+				i.source.user = want.user
+				fail(i.source, want.fails)
+				now := i.collect(t, i.cumulative)
+				require.Contains(t, now, userTime, "step %d", step)
+				assert.Equal(t, want.cumulative, now[userTime], "step %d", step)
+				now = i.collect(t, i.delta)
+				require.Contains(t, now, userTime, "step %d", step)
+				assert.Equal(t, want.delta, now[userTime], "step %d", step)
+			}
+			assert.Equal(t, map[string]int{ProcessCPUTimeInstrument: 1}, i.log.lines)
+		})
+	}
+}
+
+func TestH46CounterHoldsItsLastValueWhereItsReadingFalls(t *testing.T) {
+	i := startInside(t)
+	for step, want := range []struct{ user, system, exportedUser, exportedSystem float64 }{
+		{10, 5, 10, 5},
+		{4, 6, 10, 6}, // each mode by itself
+		{math.NaN(), -1, 10, 6},
+		{9.5, 7, 10, 7},
+		{11, 7, 11, 7},
+	} {
+		i.source.user, i.source.system = want.user, want.system
+		now := i.collect(t, i.cumulative)
+		assert.Equal(t, want.exportedUser, now[userTime], "step %d", step)
+		assert.Equal(t, want.exportedSystem, now[systemTime], "step %d", step)
+		delta := i.collect(t, i.delta)
+		assert.GreaterOrEqual(t, delta[userTime], 0.0)
+		assert.GreaterOrEqual(t, delta[systemTime], 0.0)
+	}
+
+	// Across a Stop and a Start too.
+	i.stop()
+	p, err := Acquire(context.Background(), WithMeterProvider(i.process.provider))
+	require.NoError(t, err)
+	defer p.Release()
+	running.Load().source = &settableSource{user: 1, system: 1}
+	now := i.collect(t, i.cumulative)
+	assert.Equal(t, 11.0, now[userTime])
+	assert.Equal(t, 7.0, now[systemTime])
+}
+
+func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
+	whole := startInside(t)
+	driverTotals.drive()
+	want := whole.collect(t, whole.cumulative).names()
+	rows := len(whole.process.instruments.Load().observables)
+	whole.stop()
+	for row := range rows {
+		i := startInside(t)
+		broken := &i.process.instruments.Load().observables[row]
+		others := make(map[string]bool)
+		for name := range want {
+			if name != broken.name {
+				others[name] = true
+			}
+		}
+		signal := *broken.signal
+		signal.observe = func(*collection, point) error { panic("thrown by " + signal.name) }
+		broken.signal = &signal
+		for range 2 {
+			now := i.collect(t, i.cumulative).names()
+			if signal.name == ProcessOpenFDsInstrument {
+				// Its second name repeats what the first has read.
+				delete(others, ProcessUnixFDsInstrument)
+				delete(now, ProcessUnixFDsInstrument)
+			}
+			assert.Equal(t, others, now, signal.name)
+		}
+		assert.Equal(t, map[string]int{signal.name: 1}, i.log.lines)
+		i.stop()
+	}
+}
+
+func TestCallbackTakesNoLockOfStartAndStop(t *testing.T) {
+	i := startInside(t)
+	mu.Lock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		i.collect(t, i.cumulative)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("a collection waits for a lock that Start and Stop hold")
+	}
+	mu.Unlock()
+	<-done
+}
+
+func TestCallbackMayStartAndStop(t *testing.T) {
+	i := startInside(t)
+	i.source.during = func() {
+		p, err := Acquire(context.Background())
+		assert.NoError(t, err)
+		p.Release()
+	}
+	i.collect(t, i.cumulative)
+}
+
+// Unregister waits for a running callback, which here is the one that stops.
+func TestLogHandlerMayStopTheObserverInACallback(t *testing.T) {
+	i := startInside(t)
+	i.source.memoryFails = errUnavailable
+	i.log.on = sync.OnceFunc(func() {
+		began := time.Now()
+		i.stop()
+		assert.Less(t, time.Since(began), 3*time.Second)
+	})
+	i.collect(t, i.cumulative)
+	select {
+	case <-i.process.closed:
+	case <-time.After(10 * time.Second):
+		t.Error("Stop has not ended")
+	}
+	assert.Empty(t, i.collect(t, i.cumulative))
+}
+
+func TestStopReturnsWhileACallbackHangs(t *testing.T) {
+	i := startInside(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	i.source.during = sync.OnceFunc(func() {
+		close(entered)
+		<-release
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { i.collect(t, i.cumulative) })
+	<-entered
+	began := time.Now()
+	i.stop()
+	assert.Less(t, time.Since(began), 3*time.Second)
+	close(release)
+	wg.Wait()
+	select {
+	case <-i.process.closed:
+	case <-time.After(10 * time.Second):
+		t.Error("Stop has not ended")
+	}
+}
+
+func TestCumulativeAndDeltaReaderBothSeeEverything(t *testing.T) {
+	i := startInside(t)
+	counters := make(map[string]bool)
+	for _, row := range i.process.instruments.Load().observables {
+		counters[row.name] = row.kind == observableCounter
+	}
+	first := i.collect(t, i.cumulative)
+	sums := i.collect(t, i.delta)
+	requests, driver := Requests(), Driver()
+	for n := range 10 {
+		for range n {
+			requests.CountResponse(207)
+			requests.CountCancellation("/both", n%2 == 0)
+			requests.CountUnhandledException()
+			driver.Offer(2)
+		}
+		i.source.user += float64(n)
+		runtime.GC()
+		runtime.GC()
+		for range n % 3 { // at their own pace
+			i.collect(t, i.cumulative)
+		}
+		for key, value := range i.collect(t, i.delta) {
+			sums[key] += value
+		}
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that nothing moves between the two
+	runtime.GC()
+	for key, value := range i.collect(t, i.delta) {
+		sums[key] += value
+	}
+	last := i.collect(t, i.cumulative)
+	for key, value := range last {
+		if name, _, _ := strings.Cut(key, "{"); counters[name] {
+			assert.Equal(t, value, sums[key], key)
+		}
+	}
+	responses := ResponsesInstrument + "{http.response.status_code=207}"
+	assert.Equal(t, 45.0, last[responses]-first[responses])
+	offered := DriverOfferedInstrument
+	assert.Equal(t, 90.0, last[offered]-first[offered])
+	assert.Equal(t, 45.0, last[userTime]-first[userTime])
+}
+
+// underRace reports whether the tests are built with the race detector, which
+// allocates by itself.
+func underRace() bool {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, setting := range build.Settings {
+		if setting.Key == "-race" {
+			return setting.Value == "true"
+		}
+	}
+	return false
+}
+
+// discard is what a callback observes into, at no cost of its own.
+type discard struct {
+	metric.Observer
+	points int
+}
+
+func (d *discard) ObserveInt64(metric.Int64Observable, int64, ...metric.ObserveOption) { d.points++ }
+func (d *discard) ObserveFloat64(metric.Float64Observable, float64, ...metric.ObserveOption) {
+	d.points++
+}
+
+func TestCollectionAllocatesNothing(t *testing.T) {
+	if underRace() {
+		t.Skip("the race detector allocates")
+	}
+	i := startInside(t) // whose source reads nothing: what the real one allocates has a test beside it
+	driverTotals.drive()
+	for status := range 5 {
+		Requests().CountResponse(200 + status)
+		Requests().CountCancellation(fmt.Sprint("/route/", status), false)
+	}
+	var into discard
+	collect := func() { assert.NoError(t, i.process.collect(context.Background(), &into)) }
+	assert.Zero(t, testing.AllocsPerRun(100, collect))
+	assert.Greater(t, into.points, 101*20)
+}

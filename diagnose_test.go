@@ -1,0 +1,661 @@
+package observer_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/gym-observer/observer"
+)
+
+// ofCause is the attribute of one cause's points.
+func ofCause(cause observer.Cause) attribute.KeyValue {
+	return attribute.String("nemo.gym.cause", string(cause))
+}
+
+const window = 10 * time.Second
+
+// published observes the process for a test that publishes the windows itself,
+// in a bubble.
+func published(t *testing.T, options ...observer.Option) *observed {
+	o := start(t, "test", options...)
+	synctest.Wait() // the sampler has opened its first window, and sleeps for an hour
+	return o
+}
+
+// publish completes n windows with a load of one cause, or with none.
+func publish(n int, cause observer.Cause, load float64) {
+	for range n {
+		loads := map[observer.Cause]float64{observer.CauseLock: 0}
+		if cause != observer.CauseNone {
+			loads[cause] = load
+		}
+		observer.PublishWindow(window, loads)
+	}
+}
+
+func TestDiagnosisIsZeroWhileNothingObserves(t *testing.T) {
+	assert.Zero(t, observer.Diagnose())
+	synctest.Test(t, func(t *testing.T) {
+		o := published(t)
+		publish(2, observer.CauseGC, 2)
+		assert.NotZero(t, observer.Diagnose().Verdict)
+		o.Stop()
+		assert.Zero(t, observer.Diagnose())
+	})
+}
+
+func TestDiagnosisHasOnlyASummaryUntilTheFirstWindowIsComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start(t, "test", observer.WithWindow(window), observer.WithSampleInterval(time.Second))
+		first := observer.Diagnose()
+		assert.Equal(t, observer.Diagnosis{Summary: "the first window is not complete yet"}, first)
+		time.Sleep(window - time.Second)
+		assert.Equal(t, first, observer.Diagnose())
+		time.Sleep(3 * time.Second) // a sample may come 1.2 s late
+		assert.NotEmpty(t, observer.Diagnose().Findings)
+	})
+}
+
+func TestDiagnosisOfAnAcquireAloneSaysWhatItNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		process, err := observer.Acquire(t.Context(), observer.WithMeterProvider(providerOf(sdkmetric.NewManualReader())))
+		require.NoError(t, err)
+		defer process.Release()
+		alone := observer.Diagnosis{Summary: "nothing samples this process: the diagnosis needs an observer.Start"}
+		assert.Equal(t, alone, observer.Diagnose())
+
+		o := start(t, "test")
+		synctest.Wait()
+		publish(2, observer.CauseGC, 2)
+		assert.Equal(t, observer.CauseGC, observer.Diagnose().Verdict)
+		o.Stop()
+		assert.Equal(t, alone, observer.Diagnose(), "what was measured is not what is")
+
+		again := start(t, "test")
+		synctest.Wait()
+		assert.Equal(t, "the first window is not complete yet", observer.Diagnose().Summary)
+		publish(1, observer.CauseGC, 2)
+		assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict, "the verdict began anew")
+		again.Stop()
+	})
+}
+
+func TestSamplesCompleteWindows(t *testing.T) {
+	observer.WithMachine(t, fstest.MapFS{}, t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		start(t, "test", observer.WithWindow(time.Second), observer.WithSampleInterval(100*time.Millisecond))
+		time.Sleep(10 * time.Second)
+		d := observer.Diagnose()
+		assert.InDelta(t, 1.06, d.Window.Seconds(), 0.06, "a second, and what is left of an interval")
+		assert.WithinRange(t, d.At, time.Now().Add(-d.Window-120*time.Millisecond), time.Now())
+		assert.Equal(t, observer.CauseNone, d.Verdict)
+		assert.Equal(t, "none: nothing waits beyond its normal bounds", d.Summary)
+		assert.Equal(t, []observer.Cause{observer.CauseCPUThrottled, observer.CauseCPUContended, observer.CauseMemory}, d.Unmeasured[:3])
+		assert.Empty(t, d.Oldest)
+	})
+}
+
+// What is injected is twice what its rule asks for: then a window counts where
+// that lasted for half of it at least. Fake time will do, since the process
+// counts these waits itself.
+func TestVerdictFollowsWhatIsDone(t *testing.T) {
+	observer.WithMachine(t, fstest.MapFS{}, t.TempDir())
+	for _, test := range []struct {
+		cause observer.Cause
+		level string
+		begin func() (end func())
+	}{
+		{observer.CauseOutputWrite, "WARN", func() func() {
+			one, other := observer.Driver().BeginOutputWrite(context.Background()), observer.Driver().BeginOutputWrite(context.Background())
+			return func() { one(1); other(1) }
+		}},
+		{observer.CauseDownstream, "INFO", func() func() {
+			var ends []func()
+			for range 16 {
+				ends = append(ends, observer.Requests().BeginOutbound())
+			}
+			return func() {
+				for _, end := range ends {
+					end()
+				}
+			}
+		}},
+		{observer.CauseAdmission, "WARN", func() func() {
+			admission := observer.NewMeteredAdmission(nil)
+			admission = observer.NewMeteredAdmission(blockedLimit{admission})
+			ctx, cancel := context.WithCancel(context.Background())
+			var waiting sync.WaitGroup
+			for range 2 {
+				waiting.Go(func() { assert.Error(t, admission.Acquire(ctx, 1)) })
+			}
+			return func() { cancel(); waiting.Wait() }
+		}},
+	} {
+		t.Run(string(test.cause), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := start(t, "test", observer.WithWindow(time.Second), observer.WithSampleInterval(100*time.Millisecond))
+				slow := func() float64 {
+					seconds, _ := o.collect(t).value("gym.slow_time", ofCause(test.cause))
+					return seconds
+				}
+				before := slow()
+				time.Sleep(3300 * time.Millisecond)
+				assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
+
+				const injected = 7700 * time.Millisecond
+				end := test.begin()
+				time.Sleep(injected)
+				d := observer.Diagnose()
+				assert.Equal(t, test.cause, d.Verdict)
+				assert.True(t, strings.HasPrefix(d.Summary, string(test.cause)+": "), d.Summary)
+				end()
+				time.Sleep(4 * time.Second)
+				assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
+
+				assert.InDelta(t, injected.Seconds(), slow()-before, 1.12, "to within one window")
+				assert.Len(t, o.log.of(test.level, "verdict="+string(test.cause), "summary="+string(test.cause)+": "), 1)
+				assert.Len(t, o.log.of("INFO", "verdict=none"), 1)
+				assert.Len(t, o.log.of("verdict"), 2)
+			})
+		})
+	}
+}
+
+// blockedLimit admits nobody.
+type blockedLimit struct{ observer.Limiter }
+
+func (blockedLimit) Acquire(ctx context.Context, _ int64) error { <-ctx.Done(); return ctx.Err() }
+
+func TestVerdictsLineHasItsLevelAndComesOnce(t *testing.T) {
+	causes := map[observer.Cause]float64{
+		observer.CauseCPUThrottled: 1, observer.CauseStopTheWorld: 2, observer.CauseGC: 2, observer.CauseLock: 20, observer.CauseOutputWrite: 5,
+		observer.CauseDownstream: 50, observer.CauseAdmission: 5, observer.CauseBlockedThread: 20, observer.CauseDescriptors: 1, observer.CauseMemory: 1,
+	}
+	for cause, load := range causes {
+		level := "WARN"
+		if cause == observer.CauseDownstream {
+			level = "INFO"
+		}
+		t.Run(string(cause), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := published(t)
+				publish(1, cause, load)
+				assert.Empty(t, o.log.of("verdict"), "one window is not enough")
+				assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
+				publish(4, cause, load)
+				assert.Len(t, o.log.of(level, "verdict="+string(cause), "summary="+observer.Diagnose().Summary), 1)
+				publish(4, observer.CauseNone, 0)
+				assert.Len(t, o.log.of("INFO", "verdict=none", "summary=none: "), 1)
+				assert.Len(t, o.log.of("verdict"), 2, "nothing else is said")
+			})
+		})
+	}
+	t.Run("unknown", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			o := published(t)
+			observer.PublishLag(window)
+			observer.PublishLag(window)
+			assert.Len(t, o.log.of("WARN", "verdict=unknown", "summary=unknown: goroutines woke up to 1.5s late"), 1)
+			assert.Equal(t, observer.CauseUnknown, observer.Diagnose().Verdict)
+			assert.Len(t, observer.Diagnose().Unmeasured, 12)
+			assert.Empty(t, observer.Diagnose().Findings)
+		})
+	})
+}
+
+func TestSummaryKeepsTheNumbersOfTheWindowInWhichTheVerdictHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		published(t)
+		publish(1, observer.CauseLock, 10)
+		publish(1, observer.CauseLock, 20)
+		publish(1, observer.CauseNone, 0)
+		d := observer.Diagnose()
+		assert.Equal(t, observer.CauseLock, d.Verdict)
+		assert.Contains(t, d.Summary, "lock: 20.0 goroutines waited for a mutex. ")
+		assert.Equal(t, "0.0 goroutines waited for a mutex", d.Findings[0].Evidence, "of the last window")
+		publish(1, observer.CauseLock, 30)
+		assert.Contains(t, observer.Diagnose().Summary, "lock: 30.0 goroutines")
+	})
+}
+
+func TestDiagnosisSaysWhenItIsStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		published(t)
+		publish(2, observer.CauseGC, 2)
+		fresh := observer.Diagnose().Summary
+		time.Sleep(2 * window)
+		assert.Equal(t, fresh, observer.Diagnose().Summary)
+		time.Sleep(time.Second)
+		assert.Equal(t, "as of 21s ago: "+fresh, observer.Diagnose().Summary)
+		publish(1, observer.CauseGC, 2)
+		assert.Equal(t, fresh, observer.Diagnose().Summary)
+	})
+}
+
+func TestFindingsAreOrderedByLoadAndSharesComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		published(t)
+		observer.PublishWindow(window, map[observer.Cause]float64{
+			observer.CauseMemory: 1.5, observer.CauseDescriptors: 0.01, observer.CauseLock: 0.5, observer.CauseGC: 0.25,
+			observer.CauseCPUSaturated: 130, observer.CauseStopTheWorld: 0, observer.CauseAdmission: 0,
+		})
+		d := observer.Diagnose()
+		var order []observer.Cause
+		for _, finding := range d.Findings {
+			order = append(order, finding.Cause)
+			assert.NotEmpty(t, finding.Evidence)
+			assert.NotEmpty(t, finding.Advice)
+		}
+		assert.Equal(t, []observer.Cause{"cpu_saturated", "lock", "gc", "stop_the_world", "admission", "descriptors", "memory"}, order)
+		assert.Equal(t, 130.0, d.Findings[0].Load)
+		assert.Equal(t, []observer.Cause{"cpu_throttled", "cpu_contended", "output_write", "downstream", "blocked_thread"}, d.Unmeasured)
+	})
+}
+
+// rollouts begins n rollouts in the order of their age, a second apart, and ends
+// them when end is called.
+func rollouts(n int) (end func()) {
+	var group sync.WaitGroup
+	ended := make(chan struct{})
+	for range n {
+		group.Go(func() {
+			observer.Driver().CountResident(func() error { <-ended; return nil })
+		})
+		time.Sleep(time.Second)
+	}
+	return func() {
+		close(ended)
+		group.Wait()
+	}
+}
+
+func TestOldestWorkIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		published(t)
+		publish(1, observer.CauseNone, 0)
+		assert.Empty(t, observer.Diagnose().Oldest)
+		end := rollouts(3)
+		assert.Equal(t, []observer.Work{
+			{Kind: "rollout", Age: 3 * time.Second}, {Kind: "rollout", Age: 2 * time.Second}, {Kind: "rollout", Age: time.Second},
+		}, observer.Diagnose().Oldest)
+		more := rollouts(12)
+		d := observer.Diagnose()
+		require.Len(t, d.Oldest, 10)
+		for i, work := range d.Oldest {
+			assert.Equal(t, observer.Work{Kind: "rollout", Age: time.Duration(15-i) * time.Second}, work)
+		}
+		end()
+		assert.Equal(t, 12*time.Second, observer.Diagnose().Oldest[0].Age)
+		more()
+		assert.Empty(t, observer.Diagnose().Oldest)
+		assert.Zero(t, observer.WorkListed())
+	})
+}
+
+func TestRolloutThatPanicsOrExitsIsListedNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		published(t)
+		driver := observer.Driver()
+		assert.PanicsWithValue(t, "thrown", func() { _ = driver.CountResident(func() error { panic("thrown") }) })
+		assert.ErrorIs(t, driver.CountResident(func() error { return errOfTest }), errOfTest)
+		go driver.CountResident(func() error {
+			assert.Equal(t, 1, observer.WorkListed())
+			runtime.Goexit()
+			return nil
+		})
+		synctest.Wait()
+		assert.Zero(t, observer.WorkListed())
+	})
+}
+
+func TestSentenceOfNoneNamesOldWork(t *testing.T) {
+	for _, length := range []time.Duration{window, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			published(t)
+			end := rollouts(1)
+			time.Sleep(28 * time.Second)
+			observer.PublishWindow(length, nil)
+			assert.Equal(t, "none: nothing waits beyond its normal bounds", observer.Diagnose().Summary)
+			time.Sleep(time.Second)
+			assert.Equal(t, "none: nothing waits beyond its normal bounds; the oldest work in flight is a rollout, for 30s", observer.Diagnose().Summary)
+			end()
+			assert.Equal(t, "none: nothing waits beyond its normal bounds", observer.Diagnose().Summary)
+		})
+	}
+}
+
+func TestDiagnosisAsJSON(t *testing.T) {
+	d := observer.Diagnosis{
+		At:      time.Date(2026, 3, 4, 14, 3, 5, 250e6, time.FixedZone("", 3600)),
+		Window:  10250 * time.Millisecond,
+		Verdict: observer.CauseGC,
+		Summary: "gc: the collector",
+		Findings: []observer.Finding{
+			{Cause: observer.CauseGC, Load: 1.125, Evidence: "it used", Advice: "allocate"},
+		},
+		Unmeasured: []observer.Cause{observer.CauseCPUContended},
+		Oldest:     []observer.Work{{Kind: "request", Name: "/rollouts/{id}", Age: 1500 * time.Millisecond}, {Kind: "rollout", Age: time.Minute}},
+	}
+	const want = `{
+		"at": "2026-03-04T14:03:05.25+01:00", "window_seconds": 10.25, "verdict": "gc", "summary": "gc: the collector",
+		"findings": [{"cause": "gc", "load": 1.125, "evidence": "it used", "advice": "allocate"}],
+		"unmeasured": ["cpu_contended"],
+		"oldest": [{"kind": "request", "name": "/rollouts/{id}", "age_seconds": 1.5}, {"kind": "rollout", "name": "", "age_seconds": 60}]
+	}`
+	for _, value := range []any{d, &d} {
+		text, err := json.Marshal(value)
+		require.NoError(t, err)
+		assert.JSONEq(t, want, string(text))
+	}
+
+	text, err := json.Marshal(observer.Diagnosis{})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"at": "0001-01-01T00:00:00Z", "window_seconds": 0, "verdict": "", "summary": "", "findings": [], "unmeasured": [], "oldest": []}`, string(text))
+}
+
+func TestDiagnoseFromManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := start(t, "test", observer.WithWindow(time.Second), observer.WithSampleInterval(100*time.Millisecond))
+		var readers sync.WaitGroup
+		for range 8 {
+			readers.Go(func() {
+				for range 100 {
+					_, err := json.Marshal(observer.Diagnose())
+					assert.NoError(t, err)
+					time.Sleep(70 * time.Millisecond)
+				}
+			})
+		}
+		readers.Go(func() {
+			for range 10 {
+				assert.NotNil(t, o.collect(t))
+				time.Sleep(700 * time.Millisecond)
+			}
+		})
+		readers.Go(func() {
+			for range 10 {
+				rollouts(1)()
+			}
+		})
+		time.Sleep(4 * time.Second)
+		other := start(t, "other", observer.WithSampleInterval(100*time.Millisecond))
+		o.Stop() // the other takes over
+		readers.Wait()
+		other.Stop()
+	})
+}
+
+func TestWindowsGoOnWhenTheOldestLoopStops(t *testing.T) {
+	observer.WithMachine(t, fstest.MapFS{}, t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		options := []observer.Option{observer.WithWindow(window), observer.WithSampleInterval(time.Second)}
+		first := start(t, "first", options...)
+		other := start(t, "other", options...)
+		end := observer.Driver().BeginOutputWrite(t.Context())
+		time.Sleep(25 * time.Second)
+		assert.Equal(t, observer.CauseOutputWrite, observer.Diagnose().Verdict)
+		at := observer.Diagnose().At
+		first.Stop()
+		assert.Equal(t, observer.CauseOutputWrite, observer.Diagnose().Verdict, "it has not begun anew")
+		time.Sleep(9 * time.Second)
+		d := observer.Diagnose()
+		assert.Equal(t, at.Add(d.Window), d.At, "no time is lost between the windows")
+		end(1)
+		time.Sleep(25 * time.Second)
+		assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
+		assert.Len(t, first.log.of("verdict="), 2)
+		other.Stop()
+	})
+}
+
+func TestLoadsOfTheLastWindowAreExported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cumulative, delta := sdkmetric.NewManualReader(), deltaReader()
+		o := observer.Start(t.Context(), "test", observer.WithMeterProvider(providerOf(cumulative, delta)), observer.WithSampleInterval(time.Hour))
+		defer o.Stop()
+		synctest.Wait()
+		readers := []*sdkmetric.ManualReader{cumulative, delta}
+		for _, reader := range readers {
+			assert.Empty(t, collect(t, reader).points("gym.load"), "no window is complete")
+		}
+		for _, loads := range []map[observer.Cause]float64{
+			{observer.CauseGC: 1.25, observer.CauseLock: 0, observer.CauseMemory: 0.5},
+			{observer.CauseGC: 0.5, observer.CauseDownstream: 9},
+		} {
+			observer.PublishWindow(window, loads)
+			for _, reader := range readers {
+				metrics := collect(t, reader)
+				assert.Equal(t, "{unit}", metrics["gym.load"].Unit)
+				assert.IsType(t, metricdata.Gauge[float64]{}, metrics["gym.load"].Data)
+				assert.Equal(t, loads, byCause(metrics.points("gym.load")), "what is unmeasured has no point")
+			}
+		}
+	})
+}
+
+func byCause(points []point) map[observer.Cause]float64 {
+	values := make(map[observer.Cause]float64)
+	for _, p := range points {
+		cause, _ := p.attributes.Value("nemo.gym.cause")
+		values[observer.Cause(cause.AsString())] = p.value
+	}
+	return values
+}
+
+func TestLoadsAreInTheLastExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		var last exported
+		provider := &hooked{MeterProvider: providerOf(reader), onFlush: func(context.Context) error {
+			last = collect(t, reader)
+			return nil
+		}}
+		o := published(t, observer.WithMeterProvider(provider))
+		publish(2, observer.CauseGC, 2)
+		o.Stop()
+		assert.Equal(t, 2.0, last.require(t, "gym.load", ofCause(observer.CauseGC)))
+		assert.Empty(t, collect(t, reader)["gym.load"].Data)
+	})
+}
+
+func TestSlowTimeIsTheVerdictsAndOutlivesAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cumulative, delta := sdkmetric.NewManualReader(), deltaReader()
+		provider := providerOf(cumulative, delta)
+		run := func() *observer.Observer {
+			o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider), observer.WithSampleInterval(time.Hour))
+			synctest.Wait()
+			return o
+		}
+		o := run()
+		before := byCause(collect(t, cumulative).points("gym.slow_time"))
+		collect(t, delta)
+		total := func(cause observer.Cause) float64 {
+			return byCause(collect(t, cumulative).points("gym.slow_time"))[cause] - before[cause]
+		}
+
+		publish(1, observer.CauseLock, 9)
+		assert.Zero(t, total(observer.CauseLock), "it is not the verdict yet")
+		publish(3, observer.CauseLock, 9)
+		publish(1, observer.CauseNone, 0) // still the verdict
+		publish(5, observer.CauseNone, 0)
+		observer.PublishLag(window)
+		observer.PublishLag(window)
+		assert.Equal(t, 4*window.Seconds(), total(observer.CauseLock))
+		assert.Equal(t, window.Seconds(), total(observer.CauseUnknown))
+		metrics := collect(t, cumulative)
+		assert.Equal(t, "s", metrics["gym.slow_time"].Unit)
+		sum, ok := metrics["gym.slow_time"].Data.(metricdata.Sum[float64])
+		require.True(t, ok)
+		assert.True(t, sum.IsMonotonic)
+		assert.NotContains(t, byCause(metrics.points("gym.slow_time")), observer.CauseNone)
+
+		increase := byCause(collect(t, delta).points("gym.slow_time"))
+		assert.Equal(t, 4*window.Seconds(), increase[observer.CauseLock])
+		assert.Equal(t, window.Seconds(), increase[observer.CauseUnknown])
+		assert.Zero(t, byCause(collect(t, delta).points("gym.slow_time"))[observer.CauseLock])
+
+		o.Stop()
+		assert.Empty(t, collect(t, cumulative).points("gym.slow_time"))
+		o = run()
+		defer o.Stop()
+		assert.Equal(t, 4*window.Seconds(), total(observer.CauseLock))
+		publish(2, observer.CauseLock, 9)
+		assert.Equal(t, 5*window.Seconds(), total(observer.CauseLock))
+	})
+}
+
+func TestOldestAgeHasAPointWhileWorkIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cumulative, delta := sdkmetric.NewManualReader(), deltaReader()
+		o := observer.Start(t.Context(), "test", observer.WithMeterProvider(providerOf(cumulative, delta)), observer.WithSampleInterval(time.Hour))
+		defer o.Stop()
+		ages := func() (all []float64) {
+			for _, reader := range []*sdkmetric.ManualReader{cumulative, delta} {
+				metrics := collect(t, reader)
+				assert.Empty(t, metrics.points("gym.server.requests.oldest_age"), "rollouts are no requests")
+				for _, p := range metrics.points("gym.driver.rollouts.oldest_age") {
+					assert.Zero(t, p.attributes.Len())
+					all = append(all, p.value)
+				}
+			}
+			return all
+		}
+		assert.Empty(t, ages())
+		end := rollouts(2)
+		assert.Equal(t, []float64{2, 2}, ages())
+		time.Sleep(90 * time.Second)
+		assert.Equal(t, []float64{92, 92}, ages())
+		end()
+		assert.Empty(t, ages())
+	})
+}
+
+// tree is a machine with a cgroup of version 2 that has a quota, and with one
+// thread.
+type tree struct {
+	files fstest.MapFS
+	tasks string
+}
+
+func newTree(t *testing.T) *tree {
+	m := &tree{tasks: t.TempDir(), files: fstest.MapFS{
+		"proc/self/cgroup":             {Data: []byte("0::/\n")},
+		"proc/self/mountinfo":          {Data: []byte("30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw\n")},
+		"proc/stat":                    {Data: []byte("cpu 1 2 3 4 5 6 7 8 9 0\n")},
+		"sys/fs/cgroup/cpu.max":        {Data: []byte("50000 100000\n")},
+		"sys/fs/cgroup/memory.max":     {Data: []byte("1000000\n")},
+		"sys/fs/cgroup/memory.current": {Data: []byte("250000\n")},
+		"sys/fs/cgroup/memory.stat":    {Data: []byte("inactive_file 50000\n")},
+	}}
+	require.NoError(t, os.Mkdir(filepath.Join(m.tasks, "17"), 0o755))
+	m.set(t, 0, 0)
+	return m
+}
+
+// set sets the totals that the kernel counts.
+func (m *tree) set(t *testing.T, delay, throttled time.Duration) {
+	m.files["sys/fs/cgroup/cpu.stat"] = &fstest.MapFile{Data: fmt.Appendf(nil, "usage_usec 5\nnr_throttled 3\nthrottled_usec %d\n", throttled.Microseconds())}
+	require.NoError(t, os.WriteFile(filepath.Join(m.tasks, "17", "schedstat"), fmt.Appendf(nil, "1000 %d 3\n", delay.Nanoseconds()), 0o644))
+}
+
+func TestKernelTotalsOutliveAStop(t *testing.T) {
+	observer.WithoutTotals(t)
+	machine := newTree(t)
+	machine.set(t, 5*time.Second, time.Hour)
+	observer.WithMachine(t, machine.files, machine.tasks)
+	synctest.Test(t, func(t *testing.T) {
+		cumulative, delta := sdkmetric.NewManualReader(), deltaReader()
+		provider := providerOf(cumulative, delta)
+		run := func() *observer.Observer {
+			o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider), observer.WithWindow(window), observer.WithSampleInterval(time.Second))
+			synctest.Wait()
+			return o
+		}
+		totals := func(reader *sdkmetric.ManualReader) [2]float64 {
+			metrics := collect(t, reader)
+			return [2]float64{metrics.require(t, "process.cpu.run_delay"), metrics.require(t, "process.cpu.throttled_time")}
+		}
+		o := run()
+		assert.Equal(t, [2]float64{5, 0}, totals(cumulative), "the group's time from before may be another process's")
+		assert.Equal(t, [2]float64{5, 0}, totals(delta))
+
+		machine.set(t, 9*time.Second, time.Hour+2*time.Second)
+		time.Sleep(12 * time.Second)
+		assert.Equal(t, [2]float64{9, 2}, totals(cumulative))
+		assert.Equal(t, [2]float64{4, 2}, totals(delta))
+		d := observer.Diagnose()
+		assert.NotContains(t, d.Unmeasured, observer.CauseCPUThrottled)
+		assert.Contains(t, d.Unmeasured, observer.CauseCPUContended, "the quota is in the run delay")
+		loads := byCause(collect(t, cumulative).points("gym.load"))
+		assert.InDelta(t, 2/d.Window.Seconds(), loads[observer.CauseCPUThrottled], 1e-9)
+		assert.Equal(t, 0.2, loads[observer.CauseMemory])
+		assert.NotContains(t, loads, observer.CauseCPUContended)
+
+		o.Stop()
+		for _, name := range []string{"process.cpu.run_delay", "process.cpu.throttled_time"} {
+			assert.Empty(t, collect(t, cumulative).points(name))
+		}
+		machine.set(t, 10*time.Second, time.Hour+5*time.Second)
+		defer run().Stop()
+		assert.Equal(t, [2]float64{10, 5}, totals(cumulative))
+	})
+}
+
+func TestFailingMachineIsLoggedOnceAndUnmeasured(t *testing.T) {
+	machine := newTree(t)
+	for _, name := range []string{"sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/memory.current", "proc/stat"} {
+		machine.files[name] = &fstest.MapFile{Data: []byte("garbage")}
+	}
+	observer.WithMachine(t, machine.files, machine.tasks)
+	synctest.Test(t, func(t *testing.T) {
+		o := start(t, "test", observer.WithWindow(time.Second), observer.WithSampleInterval(100*time.Millisecond))
+		machine.files["sys/fs/cgroup/cpu.stat"] = &fstest.MapFile{Data: []byte("throttled_usec ?\n")}
+		time.Sleep(10 * time.Second)
+		unmeasured := observer.Diagnose().Unmeasured
+		assert.Contains(t, unmeasured, observer.CauseCPUThrottled)
+		assert.Contains(t, unmeasured, observer.CauseMemory)
+		for _, cause := range []string{"cpu_throttled", "memory", "steal"} {
+			assert.Len(t, o.log.of("survived", "cause="+cause+" "), 1, cause)
+		}
+	})
+}
+
+func TestWindowOutOfRangeIsTheDefault(t *testing.T) {
+	for _, length := range []time.Duration{0, -time.Second, time.Second - 1, time.Hour + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			o := start(t, "test", observer.WithWindow(length), observer.WithSampleInterval(time.Second))
+			assert.Len(t, o.log.of("WARN", "window", "given="+length.String(), "default=10s"), 1)
+			time.Sleep(12 * time.Second)
+			assert.InDelta(t, 10.6, observer.Diagnose().Window.Seconds(), 0.6)
+		})
+	}
+}
+
+func TestCausesHaveTheirNames(t *testing.T) {
+	names := []observer.Cause{
+		observer.CauseNone, observer.CauseUnknown, observer.CauseCPUThrottled, observer.CauseStopTheWorld, observer.CauseGC,
+		observer.CauseCPUContended, observer.CauseCPUSaturated, observer.CauseLock, observer.CauseOutputWrite, observer.CauseDownstream,
+		observer.CauseAdmission, observer.CauseBlockedThread, observer.CauseDescriptors, observer.CauseMemory,
+	}
+	assert.Equal(t, []observer.Cause{
+		"none", "unknown", "cpu_throttled", "stop_the_world", "gc", "cpu_contended", "cpu_saturated", "lock", "output_write", "downstream",
+		"admission", "blocked_thread", "descriptors", "memory",
+	}, names)
+}

@@ -1,0 +1,53 @@
+package observer
+
+import (
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/gym-observer/observer/internal/kernel"
+)
+
+// What tests from outside need of the inside.
+
+// WithMachine lets the observers of a test run on a machine with these files,
+// and with the threads in a directory like /proc/self/task.
+func WithMachine(t testing.TB, root fs.FS, tasks string) {
+	previous := thisMachine
+	t.Cleanup(func() { thisMachine = previous })
+	thisMachine = newMachine(root)
+	thisMachine.tasks = kernel.NewTaskReader(tasks)
+}
+
+// WithoutTotals lets a test begin without the kernel's totals that the process
+// has read so far.
+func WithoutTotals(t testing.TB) {
+	for _, r := range []*ratchet{&lastRunDelay, &lastThrottled} {
+		previous := r.above.Swap(0)
+		t.Cleanup(func() { r.above.Store(previous) })
+	}
+}
+
+// PublishWindow lets a window with these loads end now, as the sampler does that
+// completes one. Nothing else may sample meanwhile.
+func PublishWindow(length time.Duration, loads map[Cause]float64) {
+	running.Load().publish(&window{
+		at: time.Now(), length: length, load: loads, processors: 2, cpus: 2,
+		worstLag: 1500 * time.Millisecond, outboundWait: length,
+	})
+}
+
+// PublishLag does the same with a window in which goroutines woke late and
+// nothing else was measured.
+func PublishLag(length time.Duration) {
+	running.Load().publish(&window{
+		at: time.Now(), length: length, processors: 2, cpus: 2,
+		worstLag: 1500 * time.Millisecond, lagShare: 0.5,
+	})
+}
+
+// WorkListed returns how many units of work the table of those in flight lists.
+func WorkListed() (n int) {
+	inFlightWork.each(func(*work) { n++ })
+	return n
+}

@@ -1,0 +1,205 @@
+package observer
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+func TestCatalogueRowsAreWhole(t *testing.T) {
+	names := make(map[string]bool)
+	for _, s := range catalogue {
+		t.Run(s.name, func(t *testing.T) {
+			assert.False(t, names[s.name], "listed twice")
+			names[s.name] = true
+			assert.NotEmpty(t, s.unit)
+			for what, sentence := range map[string]string{"description": s.description, "advice": s.advice} {
+				assert.True(t, strings.HasSuffix(sentence, "."), "the %s is a sentence: %q", what, sentence)
+			}
+			ways := 0
+			for _, set := range []bool{s.float != nil, s.integer != nil, s.observe != nil} {
+				if set {
+					ways++
+				}
+			}
+			assert.Equal(t, 1, ways, "one of float, integer and observe is set")
+			assert.Equal(t, s.kind == histogram, s.observe == nil)
+			assert.Equal(t, s.kind == histogram, len(s.boundaries) > 0)
+			assert.False(t, s.fractional && s.kind == histogram, "fractional is for observables")
+			// The SDK answers a list that is not sorted with its own defaults, silently.
+			assert.True(t, slices.IsSorted(s.boundaries), "%v", s.boundaries)
+			assert.Len(t, slices.Compact(slices.Clone(s.boundaries)), len(s.boundaries))
+		})
+	}
+}
+
+// Two rows that share one histogram would record into the last one made.
+func TestCatalogueRowsHaveHistogramsOfTheirOwn(t *testing.T) {
+	var i instruments
+	seen := make(map[any]string)
+	for _, s := range catalogue {
+		var to any
+		switch {
+		case s.float != nil:
+			to = s.float(&i)
+		case s.integer != nil:
+			to = s.integer(&i)
+		default:
+			continue
+		}
+		assert.Empty(t, seen[to], "%s has the histogram of another", s.name)
+		seen[to] = s.name
+	}
+}
+
+func TestExportedNamesAndKeysAreThoseOfTheCatalogue(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "instruments.go", nil, 0)
+	require.NoError(t, err)
+	declared := map[string][]string{"Instrument": nil, "Attribute": nil}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		for i, name := range spec.Names {
+			for suffix := range declared {
+				if name.IsExported() && strings.HasSuffix(name.Name, suffix) {
+					value, err := strconv.Unquote(spec.Values[i].(*ast.BasicLit).Value)
+					require.NoError(t, err)
+					declared[suffix] = append(declared[suffix], value)
+				}
+			}
+		}
+		return true
+	})
+	var names, keys []string
+	for _, s := range catalogue {
+		names = append(names, s.name)
+		keys = append(keys, s.attributes...)
+	}
+	assert.ElementsMatch(t, names, declared["Instrument"])
+	slices.Sort(keys)
+	assert.ElementsMatch(t, slices.Compact(keys), declared["Attribute"])
+}
+
+// meterWithout refuses the instruments of one name.
+type meterWithout struct {
+	metric.Meter
+	name string
+}
+
+func (m meterWithout) Int64ObservableUpDownCounter(name string, options ...metric.Int64ObservableUpDownCounterOption) (metric.Int64ObservableUpDownCounter, error) {
+	if name == m.name {
+		return nil, errUnavailable
+	}
+	return m.Meter.Int64ObservableUpDownCounter(name, options...)
+}
+
+func (m meterWithout) Float64Histogram(name string, options ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	if name == m.name {
+		return nil, errUnavailable
+	}
+	return m.Meter.Float64Histogram(name, options...)
+}
+
+func TestRowThatTheMeterRefusesLeavesTheOthers(t *testing.T) {
+	whole, err := newInstruments(noop.Meter{}, nil)
+	require.NoError(t, err)
+	made, err := newInstruments(meterWithout{noop.Meter{}, ProcessMemoryUsageInstrument}, nil)
+	assert.ErrorIs(t, err, errUnavailable)
+	assert.ErrorContains(t, err, ProcessMemoryUsageInstrument)
+	assert.Len(t, made.observables, len(whole.observables)-1)
+
+	made, err = newInstruments(meterWithout{noop.Meter{}, EventLoopLagInstrument}, nil)
+	assert.ErrorIs(t, err, errUnavailable)
+	assert.Len(t, made.observables, len(whole.observables))
+	made.lag.record(context.Background(), 1) // into nothing
+}
+
+func TestInstrumentsAreEnabledWhereTheyLeadSomewhere(t *testing.T) {
+	for name, test := range map[string]struct {
+		provider metric.MeterProvider
+		want     bool
+	}{
+		"no-op":                {noop.NewMeterProvider(), false},
+		"SDK without a reader": {sdkmetric.NewMeterProvider(), false},
+		"SDK with a reader":    {sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())), true},
+	} {
+		made, err := newInstruments(test.provider.Meter("test"), nil)
+		require.NoError(t, err)
+		assert.Equal(t, test.want, made.enabled(), name)
+	}
+}
+
+func TestHistogramsDropWhatWouldPoisonThem(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	made, err := newInstruments(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"), nil)
+	require.NoError(t, err)
+	for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		made.lag.record(context.Background(), value)
+	}
+	made.admission.recordDuration(context.Background(), -1)
+	made.writeBytes.record(context.Background(), -1)
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &all))
+	assert.Empty(t, all.ScopeMetrics)
+
+	made.lag.record(nil, 0)                                   //nolint:staticcheck // nil is the subject
+	made.admission.recordDuration(nil, 1500*time.Microsecond) //nolint:staticcheck // as above
+	made.writeBytes.record(nil, 0)                            //nolint:staticcheck // as above
+	require.NoError(t, reader.Collect(context.Background(), &all))
+	require.Len(t, all.ScopeMetrics, 1)
+	sums := make(map[string]float64)
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		switch data := m.Data.(type) {
+		case metricdata.Histogram[float64]:
+			sums[m.Name] = data.DataPoints[0].Sum
+		case metricdata.Histogram[int64]:
+			sums[m.Name] = float64(data.DataPoints[0].Sum)
+		}
+	}
+	assert.Equal(t, map[string]float64{EventLoopLagInstrument: 0, DriverAdmissionInstrument: 1.5, DriverWriteBytesInstrument: 0}, sums)
+}
+
+type panickyFloat struct{ metric.Float64Histogram }
+
+func (panickyFloat) Record(context.Context, float64, ...metric.RecordOption) { throwFromHere() }
+
+type panickyInt struct{ metric.Int64Histogram }
+
+func (panickyInt) Record(context.Context, int64, ...metric.RecordOption) { throwFromHere() }
+
+func TestRecordingSurvivesAProviderThatPanics(t *testing.T) {
+	float := floatHistogram{to: panickyFloat{}}
+	float.record(context.Background(), 1)
+	integer := intHistogram{to: panickyInt{}}
+	integer.record(context.Background(), 1)
+}
+
+func TestZeroHistogramRecordsNothing(t *testing.T) {
+	var float floatHistogram
+	float.record(context.Background(), 1)
+	float.recordDuration(context.Background(), 1)
+	var integer intHistogram
+	integer.record(context.Background(), 1)
+	assert.False(t, float.enabled())
+	assert.False(t, integer.enabled())
+}
+
+func TestScopeHasAVersion(t *testing.T) {
+	assert.NotEmpty(t, scopeVersion())
+}

@@ -1,0 +1,216 @@
+package observer
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// manual is a running observer seen from inside. Its one loop has no goroutine:
+// the test itself takes the samples.
+type manual struct {
+	*process
+	loop   *loop
+	holder *Process
+	reader *sdkmetric.ManualReader
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// manually observes the process until the test ends.
+func manually(t testing.TB, options ...Option) *manual {
+	t.Helper()
+	i := &manual{reader: sdkmetric.NewManualReader()}
+	holder, err := Acquire(context.Background(), append([]Option{
+		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.reader))),
+		WithLogger(slog.New(slog.NewTextHandler(i, nil))),
+	}, options...)...)
+	require.NoError(t, err)
+	t.Cleanup(holder.Release)
+	i.holder, i.process = holder, holder.handle.process
+	<-i.instrumented
+	i.loop = newLoop(i.process, "inside", holder.handle.settings)
+	mu.Lock()
+	i.addLoop(i.loop)
+	mu.Unlock()
+	i.beginWindow(i.loop)
+	return i
+}
+
+// Write takes what is logged.
+func (m *manual) Write(line []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.log.Write(line)
+}
+
+// logged returns the log lines that contain text.
+func (m *manual) logged(text string) (lines []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for line := range strings.Lines(m.log.String()) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (m *manual) recordPause(seconds float64) {
+	m.instruments.Load().gcPause.record(context.Background(), seconds*1000, generationRecord...)
+}
+
+// collect returns the metrics that have points, by name.
+func (m *manual) collect(t testing.TB) map[string]metricdata.Aggregation {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, m.reader.Collect(context.Background(), &all))
+	metrics := make(map[string]metricdata.Aggregation)
+	for _, scoped := range all.ScopeMetrics {
+		for _, m := range scoped.Metrics {
+			metrics[m.Name] = m.Data
+		}
+	}
+	return metrics
+}
+
+// names returns the names of the metrics that have points.
+func (m *manual) names(t testing.TB) []string {
+	t.Helper()
+	return slices.Sorted(maps.Keys(m.collect(t)))
+}
+
+// histogram returns the one point of a histogram of durations; its count is 0
+// where there is none.
+func (m *manual) histogram(t testing.TB, name string) metricdata.HistogramDataPoint[float64] {
+	t.Helper()
+	data, _ := m.collect(t)[name].(metricdata.Histogram[float64])
+	if len(data.DataPoints) == 0 {
+		return metricdata.HistogramDataPoint[float64]{}
+	}
+	require.Len(t, data.DataPoints, 1)
+	return data.DataPoints[0]
+}
+
+// wallMoved returns at with its wall clock moved and its monotonic clock as it
+// is: what time.Now returns after the machine's clock was set. No function of
+// package time does that, hence the reach into its layout, which the check at
+// the end would find changed.
+func wallMoved(t *testing.T, at time.Time, by time.Duration) time.Time {
+	t.Helper()
+	moved := at
+	wall := (*uint64)(unsafe.Pointer(&moved)) // the first field: 1 bit, 33 bits of seconds, 30 bits of nanoseconds
+	*wall += uint64(int64(by/time.Second) << 30)
+	require.Equal(t, at.Unix()+int64(by/time.Second), moved.Unix(), "the wall clock has moved")
+	require.Zero(t, moved.Sub(at), "the monotonic clock has not")
+	return moved
+}
+
+func TestH29LagIsMeasuredOnTheMonotonicClock(t *testing.T) {
+	for name, jump := range map[string]time.Duration{"an hour back": -time.Hour, "an hour ahead": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			i := manually(t)
+			due := time.Now()
+			i.loop.now = func() time.Time { return wallMoved(t, due.Add(7*time.Millisecond), jump) }
+			i.loop.sample(due)
+			lag := i.histogram(t, EventLoopLagInstrument)
+			assert.EqualValues(t, 1, lag.Count)
+			assert.Equal(t, 7.0, lag.Sum, "milliseconds")
+		})
+	}
+}
+
+func TestLagOfATimerThatFiredEarlyIsZero(t *testing.T) {
+	i := manually(t)
+	i.loop.sample(time.Now().Add(time.Hour))
+	lag := i.histogram(t, EventLoopLagInstrument)
+	assert.EqualValues(t, 1, lag.Count)
+	assert.Zero(t, lag.Sum)
+}
+
+func TestLagIsNotClamped(t *testing.T) {
+	i := manually(t)
+	i.loop.sample(time.Now().Add(-24 * time.Hour))
+	assert.GreaterOrEqual(t, i.histogram(t, EventLoopLagInstrument).Sum, 24*3600e3)
+}
+
+func TestIntervalsSpreadAFifthAroundTheSetting(t *testing.T) {
+	const interval, draws = 100 * time.Millisecond, 10_000
+	shortest, longest, sum := interval, interval, time.Duration(0)
+	for range draws {
+		drawn := jittered(interval)
+		shortest, longest, sum = min(shortest, drawn), max(longest, drawn), sum+drawn
+	}
+	assert.GreaterOrEqual(t, shortest, 80*time.Millisecond)
+	assert.Less(t, shortest, 81*time.Millisecond)
+	assert.LessOrEqual(t, longest, 120*time.Millisecond)
+	assert.Greater(t, longest, 119*time.Millisecond)
+	assert.InDelta(t, float64(interval), float64(sum/draws), float64(2*time.Millisecond), "the mean is the setting")
+}
+
+func TestIntervalsOfTheLongestSettingDoNotOverflow(t *testing.T) {
+	for range 1000 {
+		drawn := jittered(maxSampleInterval)
+		require.True(t, drawn >= maxSampleInterval*8/10 && drawn <= maxSampleInterval*12/10, drawn)
+	}
+}
+
+// TestSampleReadsTheQueueYieldsAndThenReadsTheClock queues goroutines on one
+// processor, so that they are all in the queue when it is read, and all done
+// when the sampler has waited its turn.
+func TestSampleReadsTheQueueYieldsAndThenReadsTheClock(t *testing.T) {
+	const goroutines, each = 2000, 20 * time.Microsecond
+	i := manually(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	sampled := false
+	for attempt := 0; !sampled; attempt++ {
+		require.Less(t, attempt, 100, "the test's goroutine is interrupted each time")
+		var queued sync.WaitGroup
+		var ran atomic.Bool
+		for range goroutines {
+			queued.Go(func() {
+				ran.Store(true)
+				for began := time.Now(); time.Since(began) < each; {
+				}
+			})
+		}
+		if !ran.Load() { // else the runtime has let the queue go first
+			i.loop.sample(time.Now())
+			sampled = true
+		}
+		queued.Wait()
+	}
+
+	queue := i.collect(t)[EventLoopRunQueueInstrument].(metricdata.Histogram[int64]).DataPoints[0]
+	assert.EqualValues(t, 1, queue.Count)
+	assert.GreaterOrEqual(t, queue.Sum, int64(goroutines/2), "the queue was read before the yield")
+	lag := i.histogram(t, EventLoopLagInstrument)
+	assert.GreaterOrEqual(t, lag.Sum, milliseconds(goroutines*each)/2, "the clock was read after the yield")
+}
+
+func TestH32AMissingQueueMetricIsLeftOutAlone(t *testing.T) {
+	i := manually(t)
+	i.loop.queues[0].Name = "/no/such:metric"
+	for range 3 {
+		i.loop.sample(time.Now())
+	}
+	names := i.names(t)
+	assert.NotContains(t, names, EventLoopRunQueueInstrument)
+	assert.EqualValues(t, 3, i.histogram(t, EventLoopLagInstrument).Count)
+	assert.Len(t, i.logged("cause="+EventLoopRunQueueInstrument), 1)
+}
