@@ -118,7 +118,7 @@ func WithCaptureBudget(bytes int64) CaptureOption {
 	}
 }
 
-// capture writes evidence. Its methods work on nil, which captures nothing.
+// capture writes evidence. A nil one captures nothing.
 type capture struct {
 	captureSettings
 	failed   func(cause string, err error)
@@ -147,6 +147,9 @@ func newCapture(settings *captureSettings, failed func(cause string, err error))
 // begin captures in the background, unless a capture is under way or the last
 // was too short a time ago.
 func (c *capture) begin(reason string, diagnosis Diagnosis) {
+	if c == nil {
+		return
+	}
 	now := exactNow()
 	last := time.Duration(c.last.Load())
 	if last != 0 && now-last < c.cooldown || !c.busy.CompareAndSwap(false, true) {

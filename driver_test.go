@@ -360,7 +360,7 @@ func TestTheEndOfAWriteFromManyGoroutinesRecordsItOnce(t *testing.T) {
 
 func TestAWriteThatHasNotEndedIsNotRecorded(t *testing.T) {
 	o, driver := startDriver(t)
-	driver.BeginOutputWrite(context.Background())
+	defer driver.BeginOutputWrite(context.Background())(0)
 	assert.Zero(t, o.recorded(observer.DriverWriteDurationInstrument).Count)
 }
 

@@ -32,7 +32,7 @@ type ending struct {
 	started   bool // of a cancellation
 }
 
-func endings(entered *sync.Map) []ending {
+func endings(entered *sync.Map, ended <-chan struct{}) []ending {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
@@ -63,8 +63,8 @@ func endings(entered *sync.Map) []ending {
 		}, status: 202, exception: true},
 		{path: "/abort", handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 		{path: "/exit", handler: func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, http1Only: true}, // net/http leaves an HTTP/2 stream open
-		{path: "/timeout", handler: http.TimeoutHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			<-r.Context().Done()
+		{path: "/timeout", handler: http.TimeoutHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			<-ended // not before: it would be chance whether that or the timeout comes first
 		}), time.Millisecond, "").ServeHTTP, status: 503},
 		{path: "/deadline", handler: deadline, status: 504},
 		{path: "/before/{id}", handler: untilLeft, leaves: true, cancelled: true},
@@ -143,7 +143,7 @@ func TestTenThousandRequestsAreCountedExactly(t *testing.T) {
 	for _, protocol := range protocols {
 		mux := http.NewServeMux()
 		var script []ending
-		for _, e := range endings(&entered) {
+		for _, e := range endings(&entered, t.Context().Done()) {
 			if e.http1Only && protocol != http1Protocol {
 				continue
 			}

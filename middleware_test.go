@@ -1039,6 +1039,27 @@ func TestDepartureIsDecidedOnTheStackFromTheReceivedContext(t *testing.T) {
 	assert.Equal(t, counts{Responses: statuses{200: 1}}, o.counted())
 }
 
+// fleeting is a context that ends between the first look at it and the second.
+type fleeting struct {
+	context.Context
+	looks int
+}
+
+func (c *fleeting) Err() error {
+	if c.looks++; c.looks == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+func TestClientThatLeavesAfterTheHandlerReturned(t *testing.T) {
+	o := observe(t)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	observer.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).
+		ServeHTTP(httptest.NewRecorder(), r.WithContext(&fleeting{Context: r.Context()}))
+	assert.Equal(t, counts{Responses: statuses{200: 1}}, o.counted())
+}
+
 func TestClosingTheServerLooksLikeADeparture(t *testing.T) {
 	o, entered := observe(t), make(untilLeft)
 	s := serve(t, http1Protocol, observer.Middleware(entered))

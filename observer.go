@@ -106,7 +106,9 @@ func Start(ctx context.Context, loop string, opts ...Option) *Observer {
 // It may be called again: while a Stop is under way, also the one that the end
 // of the context began, it waits for that one within the same 3 s, so that main
 // does not exit before the last export; afterwards it returns at once. Totals
-// survive it: they go on from where they were after another Start.
+// survive it: they go on from where they were after another Start. Only a delta
+// reader that collects in between is given the whole of them once more: the SDK
+// forgets what has no point.
 func (o *Observer) Stop() {
 	if o != nil {
 		o.handle.release()
@@ -515,7 +517,7 @@ func (p *process) publish(w *window) {
 	current := p.current()
 	log(p.failures.logger, level, "observer: verdict changed",
 		slog.String("verdict", string(verdict)), slog.String("summary", current.Summary))
-	if p.capture != nil && level == slog.LevelWarn {
+	if level == slog.LevelWarn {
 		p.capture.begin(string(verdict), current)
 	}
 }

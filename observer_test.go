@@ -575,46 +575,69 @@ func untilEnd(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 func TestStopReturnsInTimeWhateverTheProviderDoes(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	ignoring := func(context.Context) error { <-release; return nil }
-	refusing := func(context.Context) error { return errOfTest }
-	panicking := func(context.Context) error { panic(errOfTest.Error()) }
+	hang := func() error { <-release; return nil }
+	ignoring := func(context.Context) error { return hang() }
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	for _, test := range []struct {
 		name            string
 		flush, shutdown func(context.Context) error
 		unregister      func() error
-		prompt          bool
 	}{
 		{name: "flush obeys its context", flush: untilEnd},
 		{name: "flush ignores its context", flush: ignoring},
 		{name: "shutdown obeys its context", shutdown: untilEnd},
 		{name: "shutdown ignores its context", shutdown: ignoring},
-		{name: "unregister hangs", unregister: func() error { <-release; return nil }},
-		{name: "all refuse", flush: refusing, shutdown: refusing, unregister: func() error { return errOfTest }, prompt: true},
-		{name: "all panic", flush: panicking, shutdown: panicking, unregister: func() error { panic(errOfTest.Error()) }, prompt: true},
+		{name: "unregister hangs", unregister: hang},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			reader := sdkmetric.NewManualReader()
-			provider := &hooked{MeterProvider: providerOf(reader), onFlush: test.flush, onUnregister: test.unregister}
-			shutdown := func(ctx context.Context) error {
-				provider.called("shutdown")
-				if test.shutdown != nil {
-					return test.shutdown(ctx)
-				}
-				return nil
+		reader := sdkmetric.NewManualReader()
+		provider := &hooked{MeterProvider: providerOf(reader), onFlush: test.flush, onUnregister: test.unregister}
+		o := observer.Start(t.Context(), "test", opened(provider, test.shutdown), observer.WithLogger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, o.Err())
+		wg.Go(func() {
+			within(t, stopBound, "Stop: "+test.name, o.Stop)
+			within(t, startBound, "a second Stop: "+test.name, o.Stop)
+			assert.Empty(t, observables(collect(t, reader)), "%s: a callback that is still registered observes nothing", test.name)
+		})
+		// The next one starts while this one is stuck: they are nothing to each other.
+		require.Eventually(t, func() bool { return !observes() }, startBound, time.Millisecond, test.name)
+	}
+}
+
+func TestStopTakesEachStepWhateverBecameOfTheOneBefore(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"each refuses": func() error { return errOfTest },
+		"each panics":  func() error { panic(errOfTest.Error()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			provider := &hooked{
+				MeterProvider: providerOf(sdkmetric.NewManualReader()),
+				onFlush:       func(context.Context) error { return fail() },
+				onUnregister:  fail,
 			}
 			var log journal
-			o := observer.Start(t.Context(), "test", opened(provider, shutdown), observer.WithLogger(log.logger()))
-			require.NoError(t, o.Err())
-			took := within(t, stopBound, "Stop", o.Stop)
-			within(t, startBound, "a second Stop", o.Stop)
-			assert.Empty(t, observables(collect(t, reader)), "a callback that is still registered observes nothing")
-			if test.prompt {
-				assert.Less(t, took, startBound)
-				assert.Equal(t, []string{"register", "flush", "unregister", "shutdown"}, provider.callsSoFar(), "each step is taken whatever became of the one before")
-				assert.Len(t, log.of(errOfTest.Error()), 3, "each failure is logged")
-			}
+			o := observer.Start(t.Context(), "test", observer.WithLogger(log.logger()), opened(provider, func(context.Context) error {
+				provider.called("shutdown")
+				return fail()
+			}))
+			within(t, startBound, "Stop", o.Stop)
+			assert.Equal(t, []string{"register", "flush", "unregister", "shutdown"}, provider.callsSoFar())
+			assert.Len(t, log.of(errOfTest.Error()), 3, "each failure is logged")
 		})
 	}
+}
+
+func TestProviderMayCallThePackageWhileItIsLetGoOf(t *testing.T) {
+	provider := &hooked{MeterProvider: providerOf(sdkmetric.NewManualReader())}
+	call := func() {
+		inner := observer.Start(context.Background(), "inner", observer.WithMeterProvider(providerOf(sdkmetric.NewManualReader())))
+		assert.NoError(t, inner.Err())
+		inner.Stop()
+	}
+	provider.onFlush = func(context.Context) error { call(); return nil }
+	provider.onUnregister = func() error { call(); return nil }
+	o := observer.Start(t.Context(), "test", opened(provider, func(context.Context) error { call(); return nil }))
+	within(t, startBound, "Stop", o.Stop)
 }
 
 // stuckHistogram is an instrument in which every recording hangs.
@@ -696,10 +719,10 @@ func TestStopWaitsForTheFlushOfAnother(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				o := observer.Start(ctx, "test", observer.WithMeterProvider(provider))
+				o := observer.Start(ctx, "test", observer.WithMeterProvider(provider), observer.WithSampleInterval(time.Hour))
 				other := o
 				if strings.Contains(name, "another's") {
-					other = observer.Start(t.Context(), "other")
+					other = observer.Start(t.Context(), "other", observer.WithSampleInterval(time.Hour))
 				}
 				go first(o, other, cancel)
 				<-flushing
@@ -898,11 +921,13 @@ func TestStartAndStopFromManyGoroutines(t *testing.T) {
 	var readers sync.WaitGroup
 	for _, reader := range []*sdkmetric.ManualReader{cumulative, delta} {
 		readers.Go(func() {
+			often := time.NewTicker(time.Millisecond)
+			defer often.Stop()
 			for {
 				select {
 				case <-done:
 					return
-				default:
+				case <-often.C:
 				}
 				// A delta reader that collected while nothing ran sees the whole once more.
 				if value, ok := exceptions(t, reader); ok && value != total && (reader == cumulative || value != 0) {
@@ -987,6 +1012,30 @@ func TestTotalsLiveAsLongAsTheProcess(t *testing.T) {
 	for _, mode := range []string{"user", "system"} {
 		mode := attribute.String("cpu.mode", mode)
 		assert.GreaterOrEqual(t, after.require(t, observer.ProcessCPUTimeInstrument, mode), before.require(t, observer.ProcessCPUTimeInstrument, mode))
+	}
+}
+
+// The SDK's limit, which the documentation of Stop names.
+func TestDeltaReaderThatCollectsWhileNothingRunsSeesTheTotalsOnceMore(t *testing.T) {
+	delta := deltaReader()
+	provider := observer.WithMeterProvider(providerOf(delta))
+	for _, collectsBetween := range []bool{false, true} {
+		o := observer.Start(t.Context(), "first", provider)
+		observer.Requests().CountUnhandledException()
+		total := float64(observer.Requests().Counts().UnhandledExceptions)
+		collect(t, delta)
+		o.Stop()
+		if collectsBetween {
+			assert.Empty(t, collect(t, delta))
+		}
+		o = observer.Start(t.Context(), "second", provider)
+		value, _ := exceptions(t, delta)
+		if collectsBetween {
+			assert.Equal(t, total, value)
+		} else {
+			assert.Zero(t, value)
+		}
+		o.Stop()
 	}
 }
 

@@ -3,6 +3,7 @@ package observer_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -44,7 +45,7 @@ func TestStatusOutsideOfHTTPIsNotCounted(t *testing.T) {
 	start(t, "test")
 	m := observer.Requests()
 	before := m.Counts()
-	for _, status := range []int{-1, 0, 99, 1000, 1 << 40} {
+	for _, status := range []int{-1, 0, 99, 1000, math.MaxInt} {
 		m.CountResponse(status)
 	}
 	assert.Equal(t, before.Responses, m.Counts().Responses)

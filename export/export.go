@@ -33,12 +33,14 @@ import (
 //
 // The environment turns its exporter on with NEMO_GYM_OTEL_ENABLED=true, with
 // NEMO_GYM_OTEL_EXPORTER or OTEL_METRICS_EXPORTER set to otlp or console, or
-// with OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. It is
-// read when the observer starts. What cannot be used there is replaced by its
-// default, with a warning that names the variable. Nothing is dialled before the
-// first export, and a collector that cannot be reached costs one warning an
-// outage: an export that fails is not kept, since the next one carries the
-// totals anyway.
+// with OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. Without
+// an endpoint, OTLP goes to localhost, over TLS unless OTEL_EXPORTER_OTLP_INSECURE
+// is true. The environment is read when the observer starts. What cannot be used
+// there is replaced by its default, with a warning that names the variable.
+//
+// Nothing is dialled before the first export, and a collector that cannot be
+// reached costs one warning an outage. An export that fails is not kept: the next
+// one carries the totals anyway, unless deltas are preferred.
 //
 // A nil reader counts as not given. A reader belongs to one provider for life,
 // that is from one Start to its Stop: one that has been used is left out with a

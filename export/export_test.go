@@ -57,8 +57,10 @@ type errorList struct {
 }
 
 func (l *errorList) Handle(err error) {
-	if errors.Is(err, context.Canceled) {
-		return // the SDK's reader says so of a collection that its Shutdown cuts off
+	// The SDK's reader says so itself of a collection that its provider is too late
+	// for, at an interval as short as here, or that its Shutdown cuts off.
+	if errors.Is(err, sdkmetric.ErrReaderNotRegistered) || errors.Is(err, context.Canceled) {
+		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,6 +84,19 @@ func TestCollectorThatAnswersTooLateIsAnOutage(t *testing.T) {
 	})
 }
 
+func TestExportIsGivenUpAfterOTLPsTimeout(t *testing.T) {
+	overBoth(t, func(t *testing.T, protocol otlptest.Protocol) {
+		collector := otlptest.Start(t, protocol)
+		collector.Answer(otlptest.Never)
+		to(t, protocol, collector.Endpoint())
+		t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100")
+		start(t, export.FromEnv())
+		collector.WaitForAttempts(t, 2) // the reader would leave the first one 30 s
+		collector.Answer(otlptest.Accept)
+		collector.WaitForMetric(t, "go.schedule.duration")
+	})
+}
+
 func TestCollectorAnswersSlowly(t *testing.T) {
 	overBoth(t, func(t *testing.T, protocol otlptest.Protocol) {
 		collector := otlptest.Start(t, protocol)

@@ -41,7 +41,7 @@ func run() int {
 	server := flag.String("server", "", "URL of examples/server; without one the driver brings its own")
 	output := flag.String("output", "", "file for the output; without one a new temporary file")
 	resident := flag.Int("resident", 200, "how many rollouts exist at once")
-	limit := flag.Int64("limit", 16, "how many of them run at once")
+	limit := flag.Int("limit", 16, "how many of them run at once")
 	deadline := flag.Duration("deadline", time.Second, "how long one in eight rollouts waits for the limit at most")
 	duration := flag.Duration("duration", 30*time.Second, "begin no rollout after this long; 0 runs until Ctrl-C")
 	every := flag.Duration("every", 2*time.Second, "how often to print a line; 0 prints none")
@@ -70,7 +70,7 @@ func run() int {
 		return fail(err)
 	}
 	defer file.Close()
-	d := newDriver(strings.TrimSuffix(*server, "/"), *limit, *deadline, file)
+	d := newDriver(strings.TrimSuffix(*server, "/"), int64(*limit), *deadline, file)
 	if err := d.tryServer(); err != nil {
 		return fail(err)
 	}
@@ -84,7 +84,7 @@ func run() int {
 	d.start(ctx, *resident)
 	readout.Report(ctx, *every, line)
 
-	fmt.Println("Finishing the rollouts that are resident. Ctrl-C again to leave them.")
+	fmt.Println("Finishing the rollouts that are resident. Ctrl-C would leave them.")
 	d.wait()
 	d.summarize()
 	if err := file.Close(); err != nil {

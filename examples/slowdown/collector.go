@@ -11,7 +11,7 @@ import (
 // node is a small object with a pointer, for the collector to follow.
 type node struct {
 	next *node
-	data [7]int64
+	_    [7]int64
 }
 
 const nodeBytes = 64

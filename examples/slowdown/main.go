@@ -138,15 +138,16 @@ the observer says about it at the end of each window.
 How to read a window:
 
   window 3: gc
-    gc: the collector used 1.1 of 2 processors; 65.7 MiB of heap live. Allocate ...
-    waiting: cpu_saturated 4.1, gc 1.1
-    requests: 40 of 40 answered, median 9 ms, slowest 61 ms; others use 0.2 CPUs
+    gc: the collector used 0.8 of 2 processors; 66.5 MiB of heap live. Allocate ...
+    waiting: cpu_saturated 2.5, gc 0.83
+    requests: 40 asked, 40 answered, median 9.2ms, slowest 61ms
+    machine: other processes used 0.20 of 2 CPUs, the hypervisor 0.00
 
 The first line has the verdict. It takes two windows that agree, so the first
-window always says none. Then comes the diagnosis's own sentence, and what work
+window always says none. Then comes the diagnosis in a sentence, and what work
 waited for, as the mean number of goroutines, threads or requests: a cause can
-have a load without being the one to blame. The last line is what a client saw,
-and how much of the machine other processes took, on Linux.
+have a load without being the one to blame. The last two lines are what a client
+of the server saw, and what others did to the machine, on Linux.
 
 The exit status is 0 if the cause was named (for none: if nothing else was), 1 if
 not, 2 for wrong usage, and 3 if this system cannot suffer it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,8 +57,9 @@ func (r *reporter) begin() {
 // watch prints each window until ctx ends, and reports whether the cause was
 // named. It ends early where the injection fails.
 func (r *reporter) watch(ctx context.Context, w io.Writer) (wasNamed bool, err error) {
+	cause := r.settings.injection.cause
 	verdicts := make(map[observer.Cause]int)
-	var last time.Time
+	var diagnosis observer.Diagnosis
 	windows := 0
 	// The library does not tell when a window ends; this looks often enough to
 	// miss none.
@@ -65,11 +67,11 @@ func (r *reporter) watch(ctx context.Context, w io.Writer) (wasNamed bool, err e
 		if err := r.suffering.failed(); err != nil {
 			return false, err
 		}
-		diagnosis := observer.Diagnose()
-		if diagnosis.At.Equal(last) {
+		latest := observer.Diagnose()
+		if latest.At.Equal(diagnosis.At) {
 			continue
 		}
-		last = diagnosis.At
+		diagnosis = latest
 		windows++
 		verdicts[diagnosis.Verdict]++
 		report, err := r.report(windows, diagnosis)
@@ -80,8 +82,10 @@ func (r *reporter) watch(ctx context.Context, w io.Writer) (wasNamed bool, err e
 			return false, err
 		}
 	}
-	cause := r.settings.injection.cause
-	if cause == observer.CauseNone && len(verdicts) > 1 {
+	switch {
+	case verdicts[cause] == 0 && slices.Contains(diagnosis.Unmeasured, cause):
+		return false, fmt.Errorf("%w: %s cannot be measured", errNotPossible, cause)
+	case cause == observer.CauseNone && len(verdicts) > 1:
 		return false, nil
 	}
 	return verdicts[cause] > 0, nil

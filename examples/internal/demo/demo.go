@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -59,15 +58,15 @@ func NewTransport() *http.Transport {
 }
 
 // Until returns a context that ends with Ctrl-C or SIGTERM, and after duration
-// unless that is 0. The signal that comes after the first one ends the process.
+// unless that is 0. A signal that comes after its end ends the process.
 func Until(duration time.Duration) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	if duration == 0 {
-		return ctx, stop
+	ctx, cancel := context.WithCancel(context.Background())
+	if duration > 0 {
+		time.AfterFunc(duration, cancel)
 	}
-	ctx, cancel := context.WithTimeout(ctx, duration)
-	return ctx, func() { cancel(); stop() }
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, cancel
 }
 
 // ParseFlags reads the command line, and ends the program where that cannot be
@@ -83,7 +82,7 @@ func ParseFlags(usage string) {
 		wrong = fmt.Sprintf("unexpected argument %q", flag.Arg(0))
 	}
 	flag.VisitAll(func(f *flag.Flag) {
-		if strings.HasPrefix(f.Value.String(), "-") {
+		if negative(f.Value.(flag.Getter).Get()) {
 			wrong = fmt.Sprintf("-%s is %v, which is less than 0", f.Name, f.Value)
 		}
 	})
@@ -93,15 +92,21 @@ func ParseFlags(usage string) {
 	}
 }
 
-// WhereMetricsGo says in a sentence where they are to be seen.
+func negative(value any) bool {
+	switch value := value.(type) {
+	case int:
+		return value < 0
+	case time.Duration:
+		return value < 0
+	}
+	return false
+}
+
+// WhereMetricsGo says where they are to be seen; observing is the observer's Err.
 func WhereMetricsGo(observing error) string {
 	if observing != nil {
 		return fmt.Sprintf("Nothing observes it: %v.", observing)
 	}
-	for _, variable := range []string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-		if os.Getenv(variable) != "" {
-			return fmt.Sprintf("Its metrics go to the lines below and to the collector that %s names.", variable)
-		}
-	}
-	return "Its metrics go to the lines below. To send them to a collector too,\nset OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317."
+	return "Its metrics are in the lines below, and go where the environment says, such as\n" +
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317."
 }

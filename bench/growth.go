@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/gym-observer/observer"
+)
+
+// growing is something that there may be much of, and what that could make dear.
+type growing struct {
+	what    string
+	amounts []int
+	grow    func(n int) error
+	cost    string
+	measure func(*observed) float64 // microseconds
+}
+
+const (
+	ofCollection = "one collection"
+	ofSample     = "one sample"
+	ofRequest    = "one request in the middleware"
+)
+
+var (
+	amounts = []int{1, 100, 10_000}
+	// There are no more statuses than this.
+	statusAmounts = []int{1, 100, 900}
+)
+
+var growings = []growing{
+	{"routes", amounts, growRoutes, ofCollection, collectionTime},
+	{"status codes", statusAmounts, growStatuses, ofCollection, collectionTime},
+	{"goroutines", amounts, growGoroutines, ofCollection, collectionTime},
+	{"goroutines", amounts, growGoroutines, ofSample, sampleTime},
+	{"descriptors", amounts, growDescriptors, ofCollection, collectionTime},
+	{"threads", amounts, growThreads, ofCollection, collectionTime},
+	{"threads", amounts, growThreads, ofSample, sampleTime},
+	{"loops", amounts, growLoops, ofCollection, collectionTime},
+	{"requests in flight", amounts, growRequests, ofCollection, collectionTime},
+	{"requests in flight", amounts, growRequests, ofRequest, requestTime},
+}
+
+func growth() *family {
+	f := &family{
+		name:   "growth",
+		about:  "What grows with the work, each in a process of its own. Beyond 900 routes there is one for all others.",
+		unit:   "µs",
+		rounds: byChildRounds,
+	}
+	for _, g := range growings {
+		for _, n := range g.amounts {
+			f.cases = append(f.cases, &testCase{grownName(g, n), ours, func(effort) (sample, error) {
+				value, err := child("growth", g.what+", "+g.cost, strconv.Itoa(n))
+				return uncounted(value), err
+			}})
+		}
+	}
+	return f
+}
+
+func grownName(g growing, n int) string { return fmt.Sprintf("%s, %d %s", g.cost, n, g.what) }
+
+// grown measures one of them in this process.
+func grown(what string, n int) (float64, error) {
+	for _, g := range growings {
+		if what != g.what+", "+g.cost {
+			continue
+		}
+		o, err := observe()
+		if err != nil {
+			return 0, err
+		}
+		defer o.Stop()
+		if err := g.grow(n); err != nil {
+			return 0, err
+		}
+		runtime.GC() // of what growing left
+		return g.measure(o), nil
+	}
+	return 0, fmt.Errorf("nothing that grows is called %q", what)
+}
+
+func growRoutes(n int) error {
+	for i := range n {
+		observer.Requests().CountCancellation(fmt.Sprintf("/route/%d", i), false)
+	}
+	return nil
+}
+
+func growStatuses(n int) error {
+	for i := range n {
+		observer.Requests().CountResponse(100 + i)
+	}
+	return nil
+}
+
+func growGoroutines(n int) error {
+	for range n {
+		go func() { select {} }()
+	}
+	return nil
+}
+
+func growDescriptors(n int) error {
+	_, err := openDescriptors(n)
+	return err
+}
+
+func growThreads(n int) error {
+	var all sync.WaitGroup
+	all.Add(n)
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			all.Done()
+			select {}
+		}()
+	}
+	all.Wait()
+	return nil
+}
+
+// growLoops starts loops that hardly ever sample: it is their number that counts.
+func growLoops(n int) error {
+	for i := range n {
+		err := observer.Start(context.Background(), fmt.Sprintf("loop %d", i),
+			observer.WithTaskCount(true), observer.WithSampleInterval(time.Hour)).Err()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func growRequests(n int) error {
+	var all sync.WaitGroup
+	all.Add(n)
+	handler := observer.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		all.Done()
+		select {}
+	}))
+	for range n {
+		go handler.ServeHTTP(&fakeWriter{header: make(http.Header)}, httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+	all.Wait()
+	return nil
+}
+
+func requestTime(*observed) float64 {
+	handler := middleware(trivial)
+	w, r := &fakeWriter{header: make(http.Header)}, httptest.NewRequest(http.MethodGet, "/", nil)
+	return operation{repeat: func(n int) {
+		for range n {
+			handler.ServeHTTP(w, r)
+		}
+	}}.time(thorough).value / 1000
+}
+
+// sampleTime returns the CPU time of one sample with the waking and the timer
+// around it. It begins anew with a loop that samples often; whoever samples for
+// the process is then that one.
+func sampleTime(o *observed) float64 {
+	o.Stop()
+	const interval = time.Millisecond
+	reader := sdkmetric.NewManualReader()
+	fast := observer.Start(context.Background(), "fast",
+		observer.WithMeterProvider(providerOf(reader)), observer.WithSampleInterval(interval))
+	defer fast.Stop()
+	length := time.Second
+	time.Sleep(length / 10)
+	f := &observed{reader: reader}
+	samplesBefore, before := f.samples(), cpuTime()
+	time.Sleep(length)
+	used := cpuTime() - before
+	return used.Seconds() * 1e6 / float64(f.samples()-samplesBefore)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/felixge/httpsnoop"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/gym-observer/observer"
+)
+
+// wrapping is one way to measure a handler.
+type wrapping struct {
+	name     string
+	role     role
+	observed bool
+	wrap     func(http.Handler) http.Handler
+}
+
+const (
+	bareHandler  = "bare handler"
+	withObserver = "observer"
+	notRunning   = "observer, not running"
+	withPromhttp = "promhttp: in flight, counter"
+	withOtelhttp = "otelhttp"
+)
+
+var wrappings = []wrapping{
+	{bareHandler, floor, false, func(h http.Handler) http.Handler { return h }},
+	{withObserver, ours, true, middleware},
+	{notRunning, ours, false, middleware},
+	{withPromhttp, peer, false, promhttpCounted},
+	{"promhttp: in flight, counter, duration", peer, false, promhttpTimed},
+	{withOtelhttp, peer, false, func(h http.Handler) http.Handler {
+		return otelhttp.NewHandler(h, "bench", otelhttp.WithMeterProvider(providerOf(sdkmetric.NewManualReader())))
+	}},
+	{"httpsnoop.CaptureMetrics", peer, false, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { httpsnoop.CaptureMetrics(h, w, r) })
+	}},
+}
+
+func middleware(h http.Handler) http.Handler { return observer.Middleware(h) }
+
+func promhttpCounted(h http.Handler) http.Handler {
+	return promhttp.InstrumentHandlerInFlight(
+		prometheus.NewGauge(prometheus.GaugeOpts{Name: "in_flight"}),
+		promhttp.InstrumentHandlerCounter(
+			prometheus.NewCounterVec(prometheus.CounterOpts{Name: "responses_total"}, []string{"code"}), h))
+}
+
+func promhttpTimed(h http.Handler) http.Handler {
+	return promhttp.InstrumentHandlerDuration(
+		prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "duration"}, []string{"code"}), promhttpCounted(h))
+}
+
+var ok = []byte("ok")
+
+// trivial is the handler that is wrapped: the least that answers.
+var trivial = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(ok) })
+
+func liveMiddleware() *family {
+	f := &family{
+		name:  "middleware, live HTTP/1",
+		about: "A handler that writes two bytes, called many times by the handler of one real request with that one's writer and request. (It is a HEAD request, whose body net/http drops, so that the network is not in it.)",
+		unit:  "ns",
+	}
+	for _, w := range wrappings {
+		f.add(w, inLiveHandler)
+	}
+	return f
+}
+
+func fakeMiddleware() *family {
+	f := &family{
+		name:  "middleware, fake writer",
+		about: "The same with a writer that has the methods of net/http's and does nothing.",
+		unit:  "ns",
+	}
+	for _, w := range wrappings {
+		f.add(w, func(use http.HandlerFunc) error {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			use(&fakeWriter{header: make(http.Header)}, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			return nil
+		})
+	}
+	return f
+}
+
+// add measures a wrapping with the writer and the request that within gives.
+func (f *family) add(w wrapping, within func(http.HandlerFunc) error) {
+	run := func(e effort) (got sample, err error) {
+		handler := w.wrap(trivial)
+		err = within(func(w http.ResponseWriter, r *http.Request) {
+			got = operation{repeat: func(n int) {
+				for range n {
+					handler.ServeHTTP(w, r)
+				}
+			}}.time(e)
+		})
+		return got, err
+	}
+	if w.observed {
+		unobserved := run
+		run = whileObserved(func(_ *observed, e effort) (sample, error) { return unobserved(e) })
+	}
+	f.cases = append(f.cases, &testCase{w.name, w.role, run})
+}
+
+// inLiveHandler calls use inside the handler of one request to a server of its
+// own.
+func inLiveHandler(use http.HandlerFunc) error {
+	server := httptest.NewServer(use)
+	defer server.Close()
+	response, err := http.Head(server.URL)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// fakeWriter has the methods of net/http's HTTP/1 writer.
+type fakeWriter struct{ header http.Header }
+
+func (w *fakeWriter) Header() http.Header                 { return w.header }
+func (w *fakeWriter) Write(p []byte) (int, error)         { return len(p), nil }
+func (w *fakeWriter) WriteHeader(int)                     {}
+func (w *fakeWriter) WriteString(s string) (int, error)   { return len(s), nil }
+func (w *fakeWriter) ReadFrom(r io.Reader) (int64, error) { return io.Copy(io.Discard, r) }
+func (w *fakeWriter) Flush()                              {}
+func (w *fakeWriter) FlushError() error                   { return nil }
+func (w *fakeWriter) CloseNotify() <-chan bool            { return nil }
+func (w *fakeWriter) SetReadDeadline(time.Time) error     { return nil }
+func (w *fakeWriter) SetWriteDeadline(time.Time) error    { return nil }
+func (w *fakeWriter) EnableFullDuplex() error             { return nil }
+func (w *fakeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, errors.ErrUnsupported
+}

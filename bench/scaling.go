@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sys/cpu"
+
+	"github.com/gym-observer/observer"
+)
+
+var processorCounts = []int{1, 2, 4, 8}
+
+const (
+	scaledMiddleware = "observer's middleware"
+	scaledTransport  = "observer's transport"
+	scaledAdmission  = "observer's admission"
+	scaledHandler    = "bare handler"
+	scaledTrip       = "bare transport"
+	scaledSemaphore  = "bare semaphore"
+	threeCounters    = "three shared atomic counters"
+)
+
+func onProcessors(what string, processors int) string {
+	return fmt.Sprintf("%s, GOMAXPROCS=%d", what, processors)
+}
+
+// scaling measures what several cores do at once to the same counters.
+func scaling() *family {
+	f := &family{
+		name:  "scaling",
+		about: "As many goroutines as processors do the same; CPU time of one operation, so that 2 processors show as the same value when neither slows the other. What a core pays for a line that another has just written is the machine's, and shows in the three counters, which is how many every request writes.",
+		unit:  "ns",
+	}
+	for _, c := range []struct {
+		name     string
+		role     role
+		observed bool
+		new      func() func() func(n int) // called once, then once for each goroutine
+	}{
+		{scaledHandler, floor, false, scaledHandling(trivial)},
+		{scaledTrip, floor, false, scaledTripping(func(t http.RoundTripper) http.RoundTripper { return t })},
+		{scaledSemaphore, floor, false, scaledAdmitting(func(l observer.Limiter) observer.Limiter { return l })},
+		{threeCounters, floor, false, scaledCounting},
+		{scaledMiddleware, ours, true, scaledHandling(middleware(trivial))},
+		{scaledTransport, ours, true, scaledTripping(observer.Transport)},
+		{scaledAdmission, ours, true, scaledAdmitting(metered)},
+	} {
+		for _, processors := range processorCounts {
+			run := func(_ *observed, e effort) (sample, error) {
+				return uncounted(inParallel(processors, e.slice, c.new())), nil
+			}
+			f.cases = append(f.cases, &testCase{onProcessors(c.name, processors), c.role, observedOrNot(c.observed, run)})
+		}
+	}
+	return f
+}
+
+func scaledHandling(h http.Handler) func() func() func(int) {
+	return func() func() func(int) {
+		return func() func(int) {
+			w, r := &fakeWriter{header: make(http.Header)}, httptest.NewRequest(http.MethodGet, "/", nil)
+			return func(n int) {
+				for range n {
+					h.ServeHTTP(w, r)
+				}
+			}
+		}
+	}
+}
+
+func scaledTripping(wrap func(http.RoundTripper) http.RoundTripper) func() func() func(int) {
+	return func() func() func(int) {
+		transport := wrap(atOnce{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}})
+		return func() func(int) {
+			request := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
+			return func(n int) {
+				for range n {
+					_, _ = transport.RoundTrip(request)
+				}
+			}
+		}
+	}
+}
+
+func scaledAdmitting(wrap func(observer.Limiter) observer.Limiter) func() func() func(int) {
+	return func() func() func(int) {
+		limit, ctx := wrap(semaphore.NewWeighted(slots)), context.Background()
+		return func() func(int) {
+			return func(n int) {
+				for range n {
+					if limit.Acquire(ctx, 1) == nil {
+						limit.Release(1)
+					}
+				}
+			}
+		}
+	}
+}
+
+func scaledCounting() func() func(int) {
+	var counters [3]struct {
+		_ cpu.CacheLinePad
+		atomic.Int64
+		_ cpu.CacheLinePad
+	}
+	return func() func(int) {
+		return func(n int) {
+			for range n {
+				for i := range counters {
+					counters[i].Add(1)
+				}
+			}
+		}
+	}
+}
+
+// inParallel returns the nanoseconds of CPU time that one operation takes with
+// so many processors, as far as the machine has them.
+func inParallel(processors int, slice time.Duration, newOperation func() func(int)) float64 {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
+	var operations []func(int)
+	for range processors {
+		operations = append(operations, newOperation())
+	}
+	var done atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for _, operation := range operations {
+		all.Go(func() {
+			const atATime = 1000
+			for time.Since(began) < slice {
+				operation(atATime)
+				done.Add(atATime)
+			}
+		})
+	}
+	all.Wait()
+	cores := min(processors, runtime.NumCPU())
+	return float64(time.Since(began).Nanoseconds()) * float64(cores) / float64(done.Load())
+}
