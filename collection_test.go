@@ -27,7 +27,7 @@ type settableSource struct {
 	memory, threadCount, openFiles     int64
 	cpuFails, memoryFails, threadsFail error
 	descriptorsFail                    error
-	cpuPanics                          bool
+	cpuPanics, descriptorsPanic        bool
 	during                             func() // called in a reading
 }
 
@@ -45,8 +45,14 @@ func (s *settableSource) residentMemory() (int64, error) {
 	return s.memory, s.memoryFails
 }
 
-func (s *settableSource) threads() (int64, error)         { return s.threadCount, s.threadsFail }
-func (s *settableSource) openDescriptors() (int64, error) { return s.openFiles, s.descriptorsFail }
+func (s *settableSource) threads() (int64, error) { return s.threadCount, s.threadsFail }
+
+func (s *settableSource) openDescriptors() (int64, error) {
+	if s.descriptorsPanic {
+		panic("thrown by the source")
+	}
+	return s.openFiles, s.descriptorsFail
+}
 
 // inside is a running observer of which a test reaches the inside. It has no
 // sampler.
@@ -287,14 +293,30 @@ func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
 		for range 2 {
 			now := i.collect(t, i.cumulative).names()
 			if signal.name == ProcessOpenFDsInstrument {
-				// Its second name repeats what the first has read.
-				delete(others, ProcessUnixFDsInstrument)
+				delete(others, ProcessUnixFDsInstrument) // which repeats what the first has read
 				delete(now, ProcessUnixFDsInstrument)
 			}
 			assert.Equal(t, others, now, signal.name)
 		}
 		assert.Equal(t, map[string]int{signal.name: 1}, i.log.lines)
 		i.stop()
+	}
+}
+
+// A reading is made once for its two names, and is never that of an earlier
+// collection.
+func TestDescriptorsAreNotRepeatedFromAnEarlierCollection(t *testing.T) {
+	i := startInside(t)
+	for range 3 {
+		now := i.collect(t, i.cumulative)
+		assert.Equal(t, 16.0, now[ProcessOpenFDsInstrument])
+		assert.Equal(t, 16.0, now[ProcessUnixFDsInstrument])
+	}
+	i.source.descriptorsPanic = true
+	for range 3 {
+		now := i.collect(t, i.cumulative)
+		assert.NotContains(t, now, ProcessOpenFDsInstrument)
+		assert.NotContains(t, now, ProcessUnixFDsInstrument)
 	}
 }
 

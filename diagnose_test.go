@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -548,38 +549,52 @@ func TestOldestAgeHasAPointWhileWorkIsInFlight(t *testing.T) {
 }
 
 // tree is a machine with a cgroup of version 2 that has a quota, and with one
-// thread.
+// thread. A test may change it while it is read.
 type tree struct {
-	files fstest.MapFS
 	tasks string
+
+	mu    sync.Mutex
+	files fstest.MapFS
 }
 
 func newTree(t *testing.T) *tree {
-	m := &tree{tasks: t.TempDir(), files: fstest.MapFS{
-		"proc/self/cgroup":             {Data: []byte("0::/\n")},
-		"proc/self/mountinfo":          {Data: []byte("30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw\n")},
-		"proc/stat":                    {Data: []byte("cpu 1 2 3 4 5 6 7 8 9 0\n")},
-		"sys/fs/cgroup/cpu.max":        {Data: []byte("50000 100000\n")},
-		"sys/fs/cgroup/memory.max":     {Data: []byte("1000000\n")},
-		"sys/fs/cgroup/memory.current": {Data: []byte("250000\n")},
-		"sys/fs/cgroup/memory.stat":    {Data: []byte("inactive_file 50000\n")},
-	}}
+	m := &tree{tasks: t.TempDir(), files: fstest.MapFS{}}
+	m.write("proc/self/cgroup", "0::/\n")
+	m.write("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw\n")
+	m.write("proc/stat", "cpu 1 2 3 4 5 6 7 8 9 0\n")
+	m.write("sys/fs/cgroup/cpu.max", "50000 100000\n")
+	m.write("sys/fs/cgroup/memory.max", "1000000\n")
+	m.write("sys/fs/cgroup/memory.current", "250000\n")
+	m.write("sys/fs/cgroup/memory.stat", "inactive_file 50000\n")
 	require.NoError(t, os.Mkdir(filepath.Join(m.tasks, "17"), 0o755))
-	m.set(t, 0, 0)
+	m.count(t, 0, 0)
 	return m
 }
 
-// set sets the totals that the kernel counts.
-func (m *tree) set(t *testing.T, delay, throttled time.Duration) {
-	m.files["sys/fs/cgroup/cpu.stat"] = &fstest.MapFile{Data: fmt.Appendf(nil, "usage_usec 5\nnr_throttled 3\nthrottled_usec %d\n", throttled.Microseconds())}
+func (m *tree) Open(name string) (fs.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.files.Open(name)
+}
+
+func (m *tree) write(name, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[name] = &fstest.MapFile{Data: []byte(text)}
+}
+
+// count sets the totals that the kernel counts.
+func (m *tree) count(t *testing.T, delay, throttled time.Duration) {
+	m.write("sys/fs/cgroup/cpu.stat", fmt.Sprintf("usage_usec 5\nnr_throttled 3\nthrottled_usec %d\n", throttled.Microseconds()))
 	require.NoError(t, os.WriteFile(filepath.Join(m.tasks, "17", "schedstat"), fmt.Appendf(nil, "1000 %d 3\n", delay.Nanoseconds()), 0o644))
 }
 
 func TestKernelTotalsOutliveAStop(t *testing.T) {
+	observer.OnlyOnLinux(t)
 	observer.WithoutTotals(t)
 	machine := newTree(t)
-	machine.set(t, 5*time.Second, time.Hour)
-	observer.WithMachine(t, machine.files, machine.tasks)
+	machine.count(t, 5*time.Second, time.Hour)
+	observer.WithMachine(t, machine, machine.tasks)
 	synctest.Test(t, func(t *testing.T) {
 		cumulative, delta := sdkmetric.NewManualReader(), deltaReader()
 		provider := providerOf(cumulative, delta)
@@ -596,7 +611,7 @@ func TestKernelTotalsOutliveAStop(t *testing.T) {
 		assert.Equal(t, [2]float64{5, 0}, totals(cumulative), "the group's time from before may be another process's")
 		assert.Equal(t, [2]float64{5, 0}, totals(delta))
 
-		machine.set(t, 9*time.Second, time.Hour+2*time.Second)
+		machine.count(t, 9*time.Second, time.Hour+2*time.Second)
 		time.Sleep(12 * time.Second)
 		assert.Equal(t, [2]float64{9, 2}, totals(cumulative))
 		assert.Equal(t, [2]float64{4, 2}, totals(delta))
@@ -612,7 +627,7 @@ func TestKernelTotalsOutliveAStop(t *testing.T) {
 		for _, name := range []string{"process.cpu.run_delay", "process.cpu.throttled_time"} {
 			assert.Empty(t, collect(t, cumulative).points(name))
 		}
-		machine.set(t, 10*time.Second, time.Hour+5*time.Second)
+		machine.count(t, 10*time.Second, time.Hour+5*time.Second)
 		defer run().Stop()
 		assert.Equal(t, [2]float64{10, 5}, totals(cumulative))
 	})
@@ -621,12 +636,12 @@ func TestKernelTotalsOutliveAStop(t *testing.T) {
 func TestFailingMachineIsLoggedOnceAndUnmeasured(t *testing.T) {
 	machine := newTree(t)
 	for _, name := range []string{"sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/memory.current", "proc/stat"} {
-		machine.files[name] = &fstest.MapFile{Data: []byte("garbage")}
+		machine.write(name, "garbage")
 	}
-	observer.WithMachine(t, machine.files, machine.tasks)
+	observer.WithMachine(t, machine, machine.tasks)
 	synctest.Test(t, func(t *testing.T) {
 		o := start(t, "test", observer.WithWindow(time.Second), observer.WithSampleInterval(100*time.Millisecond))
-		machine.files["sys/fs/cgroup/cpu.stat"] = &fstest.MapFile{Data: []byte("throttled_usec ?\n")}
+		machine.write("sys/fs/cgroup/cpu.stat", "throttled_usec ?\n")
 		time.Sleep(10 * time.Second)
 		unmeasured := observer.Diagnose().Unmeasured
 		assert.Contains(t, unmeasured, observer.CauseCPUThrottled)

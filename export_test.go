@@ -2,6 +2,7 @@ package observer
 
 import (
 	"io/fs"
+	"runtime"
 	"testing"
 	"time"
 
@@ -17,6 +18,13 @@ func WithMachine(t testing.TB, root fs.FS, tasks string) {
 	t.Cleanup(func() { thisMachine = previous })
 	thisMachine = newMachine(root)
 	thisMachine.tasks = kernel.NewTaskReader(tasks)
+}
+
+// OnlyOnLinux skips a test of what the kernel lists of each thread.
+func OnlyOnLinux(t testing.TB) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells what its threads wait")
+	}
 }
 
 // WithoutTotals lets a test begin without the kernel's totals that the process

@@ -620,12 +620,12 @@ func TestMemoryLimitOfTheRuntime(t *testing.T) {
 		assert.Zero(t, use.goUsed)
 	}
 
-	const limit = 1 << 40 // not one to collect for
+	const limit int64 = 1 << 40 // not one to collect for
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	r.read()
 	before := r.memoryUse()
-	assert.EqualValues(t, limit, before.goLimit)
+	assert.Equal(t, limit, before.goLimit)
 	assert.Greater(t, before.goUsed, before.heapLive, "stacks and the runtime's own memory count")
 	fresh := make([]byte, 64<<20)
 	r.read()
@@ -729,4 +729,63 @@ func TestKernelTotalsAreExportedAsTheyWereRead(t *testing.T) {
 	s.sample(windowLength)
 	delay, _ = lastRunDelay.last()
 	assert.Equal(t, 7.0, delay, "the last value stays")
+}
+
+// sampling is a process with one loop, of which nothing runs by itself.
+func sampling(t testing.TB, every time.Duration) (*process, *loop) {
+	p := &process{failures: &failures{logger: slog.New(new(lines))}}
+	p.loops.Store(new([]*loop))
+	p.loads = loads{every: every, process: newProcessSource(), machine: thisMachine, failed: p.failures.report}
+	l := newLoop(p, "test", Settings{SampleInterval: 100 * time.Millisecond})
+	p.addLoop(l)
+	p.beginWindow(l)
+	t.Cleanup(func() { coarseClock.nanos.Store(0) })
+	return p, l
+}
+
+func TestSampleOfAnOpenWindowAllocatesNothing(t *testing.T) {
+	p, l := sampling(t, time.Hour)
+	now := time.Now()
+	assert.Zero(t, testing.AllocsPerRun(1000, func() {
+		p.addToWindow(l, sample{at: now, queues: l.readQueues()})
+	}))
+}
+
+// The queues are read for the histogram, too: what the diagnosis adds is the rest.
+func BenchmarkSample(b *testing.B) {
+	p, l := sampling(b, time.Hour)
+	queues := l.readQueues()
+	now := time.Now()
+	b.Run("queues", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			queues = l.readQueues()
+		}
+	})
+	b.Run("window", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			p.addToWindow(l, sample{at: now, queues: queues})
+		}
+	})
+}
+
+// A window of a process with 64 threads and more.
+func BenchmarkWindow(b *testing.B) {
+	leave := make(chan struct{})
+	var threads sync.WaitGroup
+	for range 64 {
+		threads.Go(func() {
+			runtime.LockOSThread()
+			<-leave
+		})
+	}
+	defer threads.Wait()
+	defer close(leave)
+	p, l := sampling(b, 1) // each sample completes one
+	b.ReportAllocs()
+	for b.Loop() {
+		p.addToWindow(l, sample{at: time.Now(), queues: l.readQueues()})
+	}
+	require.NotNil(b, p.diagnosed.Load())
 }

@@ -1026,7 +1026,7 @@ func TestDeltaReaderThatCollectsWhileNothingRunsSeesTheTotalsOnceMore(t *testing
 		collect(t, delta)
 		o.Stop()
 		if collectsBetween {
-			assert.Empty(t, collect(t, delta))
+			assert.Empty(t, observables(collect(t, delta)))
 		}
 		o = observer.Start(t.Context(), "second", provider)
 		value, _ := exceptions(t, delta)

@@ -87,7 +87,7 @@ const pacedBatch = 256
 
 func admissions() *family {
 	return admissionFamily(&family{
-		name:  "admission",
+		name:  admission,
 		about: "Acquire and Release without contention, as a driver at realistic rates sees them: 256, then what waits to be exported is passed on with the clock stopped.",
 		unit:  "ns",
 	}, pacedBatch)
@@ -95,7 +95,7 @@ func admissions() *family {
 
 func tightAdmissions() *family {
 	return admissionFamily(&family{
-		name:  "admission, tight loop",
+		name:  tight,
 		about: "The same without a pause: once the observer's ring is full, the loop waits for the histogram as the peers do.",
 		unit:  "ns",
 	}, 0)
@@ -124,14 +124,14 @@ func admissionFamily(f *family, batch int) *family {
 
 func contendedAdmissions() *family {
 	f := &family{
-		name:         "admission, 16,000 goroutines over 64 slots",
+		name:         crowd,
 		about:        "Admissions a second; each goroutine yields once inside the limit and asks again.",
 		unit:         "1/s",
 		moreIsBetter: true,
 	}
 	for _, l := range limitings {
 		run := func(_ *observed, e effort) (sample, error) {
-			return uncounted(contend(l.wrap(semaphore.NewWeighted(slots)), 3*e.slice)), nil
+			return uncounted(contend(l.wrap(semaphore.NewWeighted(slots)))), nil
 		}
 		f.cases = append(f.cases, &testCase{l.name, l.role, observedOrNot(l.observed, run)})
 	}
@@ -140,7 +140,8 @@ func contendedAdmissions() *family {
 
 // contend returns how many admissions a second many goroutines get out of a
 // limit.
-func contend(limit observer.Limiter, window time.Duration) float64 {
+func contend(limit observer.Limiter) float64 {
+	const window = 300 * time.Millisecond
 	var admitted atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup

@@ -18,7 +18,7 @@ const recordsPerRollout = 7
 
 func records() *family {
 	return recordFamily(&family{
-		name:  "one rollout's records",
+		name:  rollout,
 		about: "A materialization, an output write's duration and bytes, and the four sizes: 32 rollouts, then what waits to be exported is passed on with the clock stopped.",
 		unit:  "ns",
 	}, pacedBatch/8)
@@ -26,7 +26,7 @@ func records() *family {
 
 func tightRecords() *family {
 	return recordFamily(&family{
-		name:  "one rollout's records, tight loop",
+		name:  rolloutLoop,
 		about: "The same without a pause, as no rollout does it.",
 		unit:  "ns",
 	}, 0)

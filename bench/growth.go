@@ -67,7 +67,9 @@ func growth() *family {
 	return f
 }
 
-func grownName(g growing, n int) string { return fmt.Sprintf("%s, %d %s", g.cost, n, g.what) }
+func grownName(g growing, n int) string {
+	return fmt.Sprintf("%s, %s: %s", g.cost, g.what, number(float64(n)))
+}
 
 // grown measures one of them in this process.
 func grown(what string, n int) (float64, error) {

@@ -15,7 +15,7 @@ const (
 
 func idleProcesses() *family {
 	f := &family{
-		name:   "idle process",
+		name:   idle,
 		about:  "CPU of a process that does nothing else, as a share of one core, by getrusage. The processes of one round run side by side.",
 		unit:   "%",
 		rounds: byChildRounds,

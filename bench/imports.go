@@ -14,7 +14,7 @@ const (
 
 func importCosts() *family {
 	f := &family{
-		name:   "import cost",
+		name:   size,
 		about:  "Size of the binary of a small server, as go build makes it.",
 		unit:   "MB",
 		rounds: once,

@@ -63,58 +63,50 @@ func promhttpTimed(h http.Handler) http.Handler {
 		prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "duration"}, []string{"code"}), promhttpCounted(h))
 }
 
+// trivial is the handler that is wrapped: net/http answers for it. It can be
+// called again with the same writer. One that writes cannot, behind promhttp,
+// which then sends the head anew each time, and net/http logs that.
+var trivial = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
 var ok = []byte("ok")
 
-// trivial is the handler that is wrapped: the least that answers.
-var trivial = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(ok) })
+// writing is the least that answers by itself.
+var writing = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(ok) })
 
 func liveMiddleware() *family {
-	f := &family{
-		name:  "middleware, live HTTP/1",
-		about: "A handler that writes two bytes, called many times by the handler of one real request with that one's writer and request. (It is a HEAD request, whose body net/http drops, so that the network is not in it.)",
-		unit:  "ns",
-	}
-	for _, w := range wrappings {
-		f.add(w, inLiveHandler)
-	}
-	return f
+	return middlewareFamily(live, trivial, inLiveHandler,
+		"A handler that does nothing, called many times by the handler of one real request with that one's writer and request.")
 }
 
 func fakeMiddleware() *family {
-	f := &family{
-		name:  "middleware, fake writer",
-		about: "The same with a writer that has the methods of net/http's and does nothing.",
-		unit:  "ns",
-	}
-	for _, w := range wrappings {
-		f.add(w, func(use http.HandlerFunc) error {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			use(&fakeWriter{header: make(http.Header)}, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-			return nil
-		})
-	}
-	return f
+	return middlewareFamily(fake, trivial, withFakeWriter,
+		"The same with a writer that has the methods of net/http's and does nothing.")
 }
 
-// add measures a wrapping with the writer and the request that within gives.
-func (f *family) add(w wrapping, within func(http.HandlerFunc) error) {
-	run := func(e effort) (got sample, err error) {
-		handler := w.wrap(trivial)
-		err = within(func(w http.ResponseWriter, r *http.Request) {
-			got = operation{repeat: func(n int) {
-				for range n {
-					handler.ServeHTTP(w, r)
-				}
-			}}.time(e)
-		})
-		return got, err
+func writingMiddleware() *family {
+	return middlewareFamily("middleware, fake writer, two bytes", writing, withFakeWriter,
+		"The same with a handler that writes two bytes.")
+}
+
+// middlewareFamily measures each wrapping of a handler with the writer and the
+// request that within gives.
+func middlewareFamily(name string, handler http.Handler, within func(http.HandlerFunc) error, about string) *family {
+	f := &family{name: name, about: about, unit: "ns"}
+	for _, w := range wrappings {
+		run := func(_ *observed, e effort) (got sample, err error) {
+			wrapped := w.wrap(handler)
+			err = within(func(w http.ResponseWriter, r *http.Request) {
+				got = operation{repeat: func(n int) {
+					for range n {
+						wrapped.ServeHTTP(w, r)
+					}
+				}}.time(e)
+			})
+			return got, err
+		}
+		f.cases = append(f.cases, &testCase{w.name, w.role, observedOrNot(w.observed, run)})
 	}
-	if w.observed {
-		unobserved := run
-		run = whileObserved(func(_ *observed, e effort) (sample, error) { return unobserved(e) })
-	}
-	f.cases = append(f.cases, &testCase{w.name, w.role, run})
+	return f
 }
 
 // inLiveHandler calls use inside the handler of one request to a server of its
@@ -122,11 +114,18 @@ func (f *family) add(w wrapping, within func(http.HandlerFunc) error) {
 func inLiveHandler(use http.HandlerFunc) error {
 	server := httptest.NewServer(use)
 	defer server.Close()
-	response, err := http.Head(server.URL)
+	response, err := http.Get(server.URL)
 	if err != nil {
 		return err
 	}
 	return response.Body.Close()
+}
+
+func withFakeWriter(use http.HandlerFunc) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	use(&fakeWriter{header: make(http.Header)}, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	return nil
 }
 
 // fakeWriter has the methods of net/http's HTTP/1 writer.

@@ -20,9 +20,10 @@ type observed struct {
 
 // observe starts the observer and waits for its first sample: until then it
 // looks at a clock where it later has the sample's time.
-func observe() (*observed, error) {
+func observe(options ...observer.Option) (*observed, error) {
 	o := &observed{reader: sdkmetric.NewManualReader()}
-	o.Observer = observer.Start(context.Background(), "server", observer.WithMeterProvider(providerOf(o.reader)))
+	o.Observer = observer.Start(context.Background(), "server",
+		append(options, observer.WithMeterProvider(providerOf(o.reader)))...)
 	if err := o.Err(); err != nil {
 		return nil, err
 	}

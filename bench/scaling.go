@@ -22,11 +22,16 @@ const (
 	scaledMiddleware = "observer's middleware"
 	scaledTransport  = "observer's transport"
 	scaledAdmission  = "observer's admission"
-	scaledHandler    = "bare handler"
-	scaledTrip       = "bare transport"
-	scaledSemaphore  = "bare semaphore"
-	threeCounters    = "three shared atomic counters"
+
+	// How often an operation of each writes what other cores write, too. Of the
+	// admission these are the waiting begun and ended, the place in the ring, and
+	// the active and the held up and down again.
+	middlewareWrites = 3
+	transportWrites  = 2
+	admissionWrites  = 7
 )
+
+func sharedCounters(n int) string { return fmt.Sprintf("%d shared atomic counters", n) }
 
 func onProcessors(what string, processors int) string {
 	return fmt.Sprintf("%s, GOMAXPROCS=%d", what, processors)
@@ -35,8 +40,8 @@ func onProcessors(what string, processors int) string {
 // scaling measures what several cores do at once to the same counters.
 func scaling() *family {
 	f := &family{
-		name:  "scaling",
-		about: "As many goroutines as processors do the same; CPU time of one operation, so that 2 processors show as the same value when neither slows the other. What a core pays for a line that another has just written is the machine's, and shows in the three counters, which is how many every request writes.",
+		name:  scaled,
+		about: "As many goroutines as processors do the same; CPU time of one operation, so that 2 processors show as the same value when neither slows the other. What a core pays for a cache line that another has just written is the machine's own share: it shows in the counters, which are as many as the observer writes for a request, an outbound request and an admission.",
 		unit:  "ns",
 	}
 	for _, c := range []struct {
@@ -45,10 +50,12 @@ func scaling() *family {
 		observed bool
 		new      func() func() func(n int) // called once, then once for each goroutine
 	}{
-		{scaledHandler, floor, false, scaledHandling(trivial)},
-		{scaledTrip, floor, false, scaledTripping(func(t http.RoundTripper) http.RoundTripper { return t })},
-		{scaledSemaphore, floor, false, scaledAdmitting(func(l observer.Limiter) observer.Limiter { return l })},
-		{threeCounters, floor, false, scaledCounting},
+		{bareHandler, floor, false, scaledHandling(trivial)},
+		{bareTransport, floor, false, scaledTripping(func(t http.RoundTripper) http.RoundTripper { return t })},
+		{bareSemaphore, floor, false, scaledAdmitting(func(l observer.Limiter) observer.Limiter { return l })},
+		{sharedCounters(transportWrites), floor, false, scaledCounting(transportWrites)},
+		{sharedCounters(middlewareWrites), floor, false, scaledCounting(middlewareWrites)},
+		{sharedCounters(admissionWrites), floor, false, scaledCounting(admissionWrites)},
 		{scaledMiddleware, ours, true, scaledHandling(middleware(trivial))},
 		{scaledTransport, ours, true, scaledTripping(observer.Transport)},
 		{scaledAdmission, ours, true, scaledAdmitting(metered)},
@@ -105,17 +112,19 @@ func scaledAdmitting(wrap func(observer.Limiter) observer.Limiter) func() func()
 	}
 }
 
-func scaledCounting() func() func(int) {
-	var counters [3]struct {
-		_ cpu.CacheLinePad
-		atomic.Int64
-		_ cpu.CacheLinePad
-	}
-	return func() func(int) {
-		return func(n int) {
-			for range n {
-				for i := range counters {
-					counters[i].Add(1)
+func scaledCounting(counters int) func() func() func(int) {
+	return func() func() func(int) {
+		shared := make([]struct {
+			_ cpu.CacheLinePad
+			atomic.Int64
+			_ cpu.CacheLinePad
+		}, counters)
+		return func() func(int) {
+			return func(n int) {
+				for range n {
+					for i := range shared {
+						shared[i].Add(1)
+					}
 				}
 			}
 		}

@@ -39,7 +39,7 @@ var lastPairs = make(map[string]pair)
 
 func throughputs() *family {
 	f := &family{
-		name:         "throughput of a loopback server at full load",
+		name:         loaded,
 		about:        "Requests a second as a share of the bare handler's, in pairs of windows, one after the other in alternating order. The client is a process of its own with 64 connections. Under observation everything is on, and every window has a collection.",
 		unit:         "of bare",
 		moreIsBetter: true,
@@ -92,7 +92,7 @@ func measurePair(w wrapping, length time.Duration) (p pair, err error) {
 	}
 	defer server.close()
 	bare := func() (err error) {
-		p.bare, err = server.window(trivial, length, nil)
+		p.bare, err = server.window(writing, length, nil)
 		return err
 	}
 	wrapped := func() (err error) {
@@ -103,7 +103,7 @@ func measurePair(w wrapping, length time.Duration) (p pair, err error) {
 			}
 			defer o.Stop()
 		}
-		p.wrapped, err = server.window(w.wrap(trivial), length, o)
+		p.wrapped, err = server.window(w.wrap(writing), length, o)
 		return err
 	}
 	bareFirst = !bareFirst
@@ -129,7 +129,7 @@ func newLoadedServer() (*loadedServer, error) {
 		return nil, err
 	}
 	s := new(loadedServer)
-	s.use(trivial)
+	s.use(writing)
 	s.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) })
 	go s.server.Serve(listener) // until close, and returns nothing else
 	if err := s.startClient(listener.Addr().String()); err != nil {

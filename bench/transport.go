@@ -12,6 +12,8 @@ import (
 	"github.com/gym-observer/observer"
 )
 
+const bareTransport = "bare transport"
+
 func transports() *family {
 	type wrapping struct {
 		name     string
@@ -19,9 +21,9 @@ func transports() *family {
 		observed bool
 		wrap     func(http.RoundTripper) http.RoundTripper
 	}
-	f := &family{name: "transport", about: "One round trip through a transport that answers at once.", unit: "ns"}
+	f := &family{name: outbound, about: "One round trip through a transport that answers at once.", unit: "ns"}
 	for _, w := range []wrapping{
-		{"bare transport", floor, false, func(t http.RoundTripper) http.RoundTripper { return t }},
+		{bareTransport, floor, false, func(t http.RoundTripper) http.RoundTripper { return t }},
 		{withObserver, ours, true, observer.Transport},
 		{notRunning, ours, false, observer.Transport},
 		{"promhttp: in flight", peer, false, func(t http.RoundTripper) http.RoundTripper {
@@ -31,7 +33,7 @@ func transports() *family {
 			return otelhttp.NewTransport(t, otelhttp.WithMeterProvider(providerOf(sdkmetric.NewManualReader())))
 		}},
 	} {
-		run := func(e effort) (sample, error) {
+		run := func(_ *observed, e effort) (sample, error) {
 			transport := w.wrap(atOnce{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}})
 			request := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
 			return operation{repeat: func(n int) {
@@ -40,11 +42,7 @@ func transports() *family {
 				}
 			}}.time(e), nil
 		}
-		if w.observed {
-			unobserved := run
-			run = whileObserved(func(_ *observed, e effort) (sample, error) { return unobserved(e) })
-		}
-		f.cases = append(f.cases, &testCase{w.name, w.role, run})
+		f.cases = append(f.cases, &testCase{w.name, w.role, observedOrNot(w.observed, run)})
 	}
 	return f
 }

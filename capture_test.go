@@ -1,0 +1,751 @@
+package observer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/trace"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+)
+
+var diagnosisOfTest = Diagnosis{Verdict: CauseGC, Summary: "gc: the collector", Window: 10 * time.Second}
+
+// capturing is a capture of which the test sees what it could not do.
+type capturing struct {
+	*capture
+	log lines
+}
+
+// newCapturing captures into directory until the test ends, with no cooldown
+// unless an option sets one.
+func newCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
+	c := newQuietCapturing(t, directory, options...)
+	recording, err := newCapture(&c.captureSettings, c.failed)
+	require.NoError(t, err)
+	c.capture = recording
+	t.Cleanup(func() { <-c.end() })
+	return c
+}
+
+// newQuietCapturing does the same without a trace, which is quicker.
+func newQuietCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
+	c := new(capturing)
+	settings := resolve([]Option{WithCapture(directory, append([]CaptureOption{WithCaptureCooldown(0)}, options...)...)}).capture
+	c.capture = &capture{captureSettings: *settings, failed: (&failures{logger: slog.New(&c.log)}).report}
+	return c
+}
+
+// now captures and waits until that is done.
+func (c *capturing) now(reason string) {
+	c.begin(reason, diagnosisOfTest)
+	c.writing.Wait()
+}
+
+// entries lists a directory by name, without what is being written.
+func entries(t testing.TB, directory string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(directory)
+	require.NoError(t, err)
+	for _, entry := range all {
+		if !strings.HasPrefix(entry.Name(), partialPrefix) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+func TestCaptureWritesTheEvidence(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "made", "on", "the", "way")
+	c := newCapturing(t, directory)
+	before := time.Now().UTC().Truncate(time.Millisecond)
+	trace.WithRegion(t.Context(), "region of the test", func() {})
+	c.now("gc")
+	after := time.Now().UTC()
+	assert.Empty(t, c.log.with(""))
+
+	names := entries(t, directory)
+	require.Len(t, names, 1)
+	parts := regexp.MustCompile(`^(\d{8}T\d{6}\.\d{3}Z)-gc-(\d+)$`).FindStringSubmatch(names[0])
+	require.NotNil(t, parts, names[0])
+	at, err := time.Parse("20060102T150405.000Z", parts[1])
+	require.NoError(t, err)
+	assert.WithinRange(t, at, before, after)
+	assert.Equal(t, fmt.Sprint(os.Getpid()), parts[2])
+
+	folder := filepath.Join(directory, names[0])
+	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt", "trace.out"}, entries(t, folder))
+	text, err := os.ReadFile(filepath.Join(folder, "diagnosis.json"))
+	require.NoError(t, err)
+	want, err := json.Marshal(diagnosisOfTest)
+	require.NoError(t, err)
+	assert.JSONEq(t, string(want), string(text))
+	goroutines, err := os.ReadFile(filepath.Join(folder, "goroutines.txt"))
+	require.NoError(t, err)
+	assert.Contains(t, string(goroutines), "goroutine profile: total ")
+	assert.Contains(t, string(goroutines), "TestCaptureWritesTheEvidence", "grouped by stack, with names")
+
+	parsed, err := goTool(t, "trace", "-d=parsed", filepath.Join(folder, "trace.out"))
+	require.NoError(t, err, "%.1000s", parsed)
+	assert.Contains(t, parsed, "region of the test")
+	leftover, err := filepath.Glob(filepath.Join(directory, partialPrefix+"*"))
+	require.NoError(t, err)
+	assert.Empty(t, leftover)
+}
+
+// goTool runs a tool of the Go distribution.
+func goTool(t *testing.T, arguments ...string) (output string, err error) {
+	program, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no go command here")
+	}
+	out, err := exec.CommandContext(t.Context(), program, append([]string{"tool"}, arguments...)...).CombinedOutput()
+	return string(out), err
+}
+
+func TestNamesOfCapturesSortByTime(t *testing.T) {
+	directory := t.TempDir()
+	c := newQuietCapturing(t, directory)
+	var inOrder []string
+	at := time.Date(2026, 9, 30, 23, 59, 59, 998e6, time.FixedZone("", -5*3600))
+	for i, step := range []time.Duration{0, time.Millisecond, time.Second, time.Hour, 30 * 24 * time.Hour, 400 * 24 * time.Hour} {
+		at = at.Add(step)
+		reason := []string{"unknown", "admission", "lag", "gc"}[i%4]
+		require.NoError(t, c.write(at, reason, diagnosisOfTest))
+		name := fmt.Sprintf("%s-%s-%d", at.UTC().Format("20060102T150405.000Z"), reason, os.Getpid())
+		require.DirExists(t, filepath.Join(directory, name))
+		inOrder = append(inOrder, name)
+	}
+	assert.Equal(t, inOrder, entries(t, directory))
+}
+
+func TestOneCaptureAtATime(t *testing.T) {
+	directory := t.TempDir()
+	c := newQuietCapturing(t, directory)
+	done, goOn := make(chan struct{}), make(chan struct{})
+	c.failed = func(_ string, err error) { // what a capture calls at its end
+		assert.NoError(t, err)
+		done <- struct{}{}
+		<-goOn
+	}
+	c.begin("gc", diagnosisOfTest)
+	<-done
+	c.begin("lock", diagnosisOfTest)
+	c.begin("lag", diagnosisOfTest)
+	close(goOn)
+	c.writing.Wait()
+	assert.Len(t, entries(t, directory), 1)
+
+	c.failed = func(_ string, err error) { assert.NoError(t, err) }
+	c.now("lag")
+	assert.Len(t, entries(t, directory), 2)
+}
+
+func TestCooldownBetweenCaptures(t *testing.T) {
+	directory := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := newQuietCapturing(t, directory, WithCaptureCooldown(time.Minute))
+		var reasons []string
+		for _, step := range []time.Duration{0, 0, time.Minute - 1, 1, time.Second, time.Hour} {
+			time.Sleep(step)
+			c.now(step.String())
+		}
+		for _, name := range entries(t, directory) {
+			reasons = append(reasons, strings.Split(name, "-")[1])
+		}
+		assert.Equal(t, []string{"0s", "1ns", "1h0m0s"}, reasons)
+		assert.Empty(t, c.log.with(""))
+	})
+}
+
+// folderOf makes a folder with one file of some size.
+func folderOf(t *testing.T, directory, name string, size int) string {
+	folder := filepath.Join(directory, name)
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "trace.out"), make([]byte, size), 0o644))
+	return folder
+}
+
+func TestOldestCapturesGoFirstPastTheBudget(t *testing.T) {
+	directory := t.TempDir()
+	const (
+		a = "20240101T000000.000Z-gc-7"
+		b = "20250101T000000.000Z-lag-1"
+		d = "20260101T000000.000Z-admission-3"
+	)
+	for _, name := range []string{d, a, b} {
+		folderOf(t, directory, name, 1000)
+	}
+	strangers := []string{"20240101", "20240101T000000-gc-1", "20240101T000000.000-gc-1", "notes", "z-20240101T000000.000Z-gc-1"}
+	for _, name := range strangers {
+		folderOf(t, directory, name, 100_000)
+	}
+	file := "20230101T000000.000Z-gc-1" // one that is no folder
+	require.NoError(t, os.WriteFile(filepath.Join(directory, file), make([]byte, 100_000), 0o644))
+	outside := folderOf(t, t.TempDir(), "precious", 100_000)
+	link := "20230202T000000.000Z-gc-1"
+	require.NoError(t, os.Symlink(outside, filepath.Join(directory, link)))
+	stay := append(strangers, file, link)
+
+	for _, test := range []struct {
+		budget int64
+		left   []string
+	}{
+		{3000, []string{a, b, d}},
+		{2999, []string{b, d}},
+		{1000, []string{d}},
+		{1, []string{d}}, // the newest stays in any case
+	} {
+		c := newQuietCapturing(t, directory, WithCaptureBudget(test.budget))
+		require.NoError(t, c.prune())
+		assert.ElementsMatch(t, append(slices.Clone(stay), test.left...), entries(t, directory), "with a budget of %d", test.budget)
+	}
+	assert.FileExists(t, filepath.Join(outside, "trace.out"))
+
+	c := newQuietCapturing(t, directory, WithCaptureBudget(1))
+	c.now("gc")
+	names := entries(t, directory)
+	require.Len(t, names, len(stay)+1)
+	assert.NotContains(t, names, d, "the new one is the newest")
+	assert.Empty(t, c.log.with(""))
+}
+
+func TestWhatACrashLeftIsRemovedWhenNobodyWritesItAnyMore(t *testing.T) {
+	directory := t.TempDir()
+	old, recent := folderOf(t, directory, partialPrefix+"123", 10), folderOf(t, directory, partialPrefix+"456", 10)
+	before := time.Now().Add(-2 * time.Hour)
+	require.NoError(t, os.Chtimes(old, before, before))
+	c := newQuietCapturing(t, directory)
+	c.now("gc")
+	assert.NoDirExists(t, old)
+	assert.DirExists(t, recent, "another process may be writing it")
+	assert.Empty(t, c.log.with(""))
+}
+
+func init() {
+	// Captures into a directory until it is killed.
+	ChildModes["capture"] = func() error {
+		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(4<<20))}).capture
+		var failed error
+		c, err := newCapture(settings, func(_ string, err error) { failed = errors.Join(failed, err) })
+		if err != nil {
+			return err
+		}
+		for {
+			c.begin("gc", diagnosisOfTest)
+			c.writing.Wait()
+			if failed != nil {
+				return failed
+			}
+			fmt.Println("captured")
+		}
+	}
+	// Captures thirty times.
+	ChildModes["capture thirty"] = func() error {
+		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(100<<10))}).capture
+		var failed error
+		c := &capture{captureSettings: *settings, failed: func(_ string, err error) { failed = errors.Join(failed, err) }}
+		for range 30 {
+			c.begin("gc", diagnosisOfTest)
+			c.writing.Wait()
+		}
+		return failed
+	}
+}
+
+// requireComplete checks that a folder has all that a capture writes.
+func requireComplete(t *testing.T, folder string) {
+	require.Equal(t, []string{"diagnosis.json", "goroutines.txt", "trace.out"}, entries(t, folder))
+	text, err := os.ReadFile(filepath.Join(folder, "diagnosis.json"))
+	require.NoError(t, err)
+	require.True(t, json.Valid(text), "%s: %q", folder, text)
+	recorded, err := os.ReadFile(filepath.Join(folder, "trace.out"))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(recorded, []byte("go 1.")), "%s: %.40q", folder, recorded)
+	goroutines, err := os.ReadFile(filepath.Join(folder, "goroutines.txt"))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(goroutines, []byte("goroutine profile: total ")))
+}
+
+func TestCapturesAreCompleteOrAbsentWhenTheProcessIsKilled(t *testing.T) {
+	directory := t.TempDir()
+	for range 8 {
+		child := Child(t, "capture", "CAPTURE_DIRECTORY="+directory)
+		output, err := child.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, child.Start())
+		_, err = output.Read(make([]byte, 1)) // it has captured once
+		require.NoError(t, err)
+		<-time.After(rand.N(20 * time.Millisecond)) // and is killed somewhere in the next
+		require.NoError(t, child.Process.Kill())
+		_, _ = io.Copy(io.Discard, output)
+		require.Error(t, child.Wait())
+	}
+	names := entries(t, directory)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		requireComplete(t, filepath.Join(directory, name))
+	}
+}
+
+func TestSeveralProcessesShareADirectory(t *testing.T) {
+	directory := t.TempDir()
+	var children sync.WaitGroup
+	for range 3 {
+		children.Go(func() {
+			assert.NoError(t, Child(t, "capture thirty", "CAPTURE_DIRECTORY="+directory).Run(), "one removes what another looks at")
+		})
+	}
+	children.Wait()
+	names := entries(t, directory)
+	assert.NotEmpty(t, names)
+	var total int64
+	for _, name := range names {
+		size, err := folderSize(filepath.Join(directory, name))
+		require.NoError(t, err)
+		total += size
+	}
+	assert.LessOrEqual(t, total, int64(100<<10))
+}
+
+func TestFailingDiskIsLoggedOnce(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "captures")
+	require.NoError(t, os.WriteFile(directory, []byte("a file in its place"), 0o644))
+	c := newCapturing(t, directory)
+	for range 3 {
+		c.now("gc")
+	}
+	assert.Len(t, c.log.with("WARN"), 1)
+	assert.Len(t, c.log.with("cause=capturing evidence"), 1)
+
+	require.NoError(t, os.Remove(directory))
+	c.now("gc")
+	names := entries(t, directory)
+	require.Len(t, names, 1)
+	requireComplete(t, filepath.Join(directory, names[0]))
+	assert.Len(t, c.log.with(""), 1)
+}
+
+// smallDisk mounts a file system of that many bytes, for those who may.
+func smallDisk(t *testing.T, bytes int) string {
+	directory := t.TempDir()
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", bytes), "tmpfs", directory).CombinedOutput()
+	if err != nil {
+		t.Skipf("no small disk can be mounted here: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		out, err := exec.Command("umount", directory).CombinedOutput()
+		assert.NoError(t, err, "%s", out)
+	})
+	return directory
+}
+
+func TestFullDiskLeavesNothingHalfWritten(t *testing.T) {
+	disk := smallDisk(t, 64<<10)
+	directory := filepath.Join(disk, "captures")
+	fill, err := os.Create(filepath.Join(disk, "full"))
+	require.NoError(t, err)
+	_, err = io.Copy(fill, zeros{})
+	require.ErrorContains(t, err, "no space")
+	require.NoError(t, fill.Close())
+	require.NoError(t, os.Mkdir(directory, 0o755))
+
+	c := newCapturing(t, directory)
+	for range 3 {
+		c.now("gc")
+		all, err := os.ReadDir(directory)
+		require.NoError(t, err)
+		assert.Empty(t, all)
+	}
+	assert.Len(t, c.log.with("no space left"), 1)
+	assert.Len(t, c.log.with(""), 1)
+}
+
+// zeros reads without an end.
+type zeros struct{}
+
+func (zeros) Read(buffer []byte) (int, error) { return len(buffer), nil }
+
+func TestDiskWithoutRoomForTheTraceTakesTheRest(t *testing.T) {
+	directory := smallDisk(t, 256<<10)
+	c := newCapturing(t, directory)
+	for i := range 50_000 { // events that fill a trace past that
+		trace.Log(t.Context(), "category", fmt.Sprint(i))
+	}
+	c.now("gc")
+	names := entries(t, directory)
+	require.Len(t, names, 1)
+	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt"}, entries(t, filepath.Join(directory, names[0])))
+	assert.Len(t, c.log.with("no space left"), 1)
+}
+
+func TestFailedWriteLeavesNoFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	err := writeFile(name, func(w io.Writer) error {
+		_, err := w.Write(make([]byte, 100_000))
+		return errors.Join(err, errOfSource)
+	})
+	assert.ErrorIs(t, err, errOfSource)
+	assert.NoFileExists(t, name)
+}
+
+func TestPanicInACaptureIsLogged(t *testing.T) {
+	c := newQuietCapturing(t, t.TempDir())
+	c.recorder = new(trace.FlightRecorder)
+	c.directory = "\x00"
+	c.now("gc")
+	assert.Len(t, c.log.with("cause=capturing evidence"), 1)
+	assert.False(t, c.busy.Load(), "the next one may come")
+}
+
+// startCapturing observes with evidence into a directory, sampling once an hour.
+func startCapturing(t *testing.T, log *lines, directory string, options ...CaptureOption) *Observer {
+	o := Start(context.Background(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
+		WithLogger(slog.New(log)), WithSampleInterval(time.Hour), WithCapture(directory, options...))
+	require.NoError(t, o.Err())
+	t.Cleanup(o.Stop)
+	awaitFirstWindow(o)
+	return o
+}
+
+// awaitFirstWindow waits until the sampler has begun, and sleeps until its first
+// sample.
+func awaitFirstWindow(o *Observer) {
+	l := &o.handle.process.loads
+	for {
+		l.mu.Lock()
+		begun := !l.began.IsZero()
+		l.mu.Unlock()
+		if begun {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestH49ApplicationsOwnRecorderIsLeftAlone(t *testing.T) {
+	own := trace.NewFlightRecorder(trace.FlightRecorderConfig{})
+	require.NoError(t, own.Start())
+	defer own.Stop()
+	directory := t.TempDir()
+	var log lines
+	o := startCapturing(t, &log, directory)
+	assert.Len(t, log.with("WARN observer: captures will have no trace"), 1)
+	c := o.handle.process.capture
+	c.begin("gc", diagnosisOfTest)
+	c.writing.Wait()
+	o.Stop()
+
+	names := entries(t, directory)
+	require.Len(t, names, 1)
+	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt"}, entries(t, filepath.Join(directory, names[0])))
+	assert.Len(t, log.with(""), 1)
+	assert.True(t, own.Enabled())
+	var recorded bytes.Buffer
+	_, err := own.WriteTo(&recorded)
+	assert.NoError(t, err)
+	assert.NotZero(t, recorded.Len())
+}
+
+func TestApplicationsOwnTraceGoesOn(t *testing.T) {
+	var own bytes.Buffer
+	require.NoError(t, trace.Start(&own))
+	directory := t.TempDir()
+	var log lines
+	o := startCapturing(t, &log, directory)
+	o.handle.process.capture.begin("gc", diagnosisOfTest)
+	o.Stop()
+	assert.True(t, trace.IsEnabled())
+	trace.Stop()
+	assert.NotZero(t, own.Len())
+	names := entries(t, directory)
+	require.Len(t, names, 1)
+	requireComplete(t, filepath.Join(directory, names[0]))
+	assert.Empty(t, log.with("WARN"))
+}
+
+// A handler of the application's may call the package: nothing is logged with a
+// lock held.
+func TestLoggerThatStartsAnObserverWhileOneRecordsAlready(t *testing.T) {
+	own := trace.NewFlightRecorder(trace.FlightRecorderConfig{})
+	require.NoError(t, own.Start())
+	defer own.Stop()
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	handler := &startingHandler{provider: provider}
+	o := Start(context.Background(), "test", WithMeterProvider(provider), WithLogger(slog.New(handler)), WithCapture(t.TempDir()))
+	assert.NoError(t, o.Err())
+	assert.Positive(t, handler.called)
+	o.Stop()
+}
+
+// startingHandler starts an observer of its own with each line.
+type startingHandler struct {
+	lines
+	provider *sdkmetric.MeterProvider
+	called   int
+}
+
+func (h *startingHandler) Handle(ctx context.Context, record slog.Record) error {
+	h.called++
+	Start(ctx, "logger", WithMeterProvider(h.provider)).Stop()
+	return h.lines.Handle(ctx, record)
+}
+
+func TestCaptureIsOffByDefault(t *testing.T) {
+	o := Start(context.Background(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
+		WithSampleInterval(time.Hour), WithCapture(""))
+	defer o.Stop()
+	awaitFirstWindow(o)
+	p := o.handle.process
+	assert.Nil(t, p.capture)
+	for range 2 {
+		p.publish(loaded(map[Cause]float64{CauseLock: 50}))
+	}
+	p.addToWindow(o.handle.loop, sample{at: time.Now(), lag: time.Hour})
+	p.capture.begin("nil", Diagnosis{})
+}
+
+func TestWhichVerdictsAreCaptured(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		w      *window
+		reason string
+	}{
+		{"a cause", loaded(map[Cause]float64{CauseLock: 50}), "lock"},
+		{"a share", loaded(map[Cause]float64{CauseDescriptors: 1}), "descriptors"},
+		{"unknown", loaded(nil, func(w *window) { w.lagShare = 1 }), "unknown"},
+		{"downstream", loaded(nil, downstream), ""},
+		{"none", quietWindow(), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			directory := t.TempDir()
+			o := startCapturing(t, new(lines), directory, WithCaptureCooldown(0))
+			p := o.handle.process
+			p.publish(test.w)
+			p.capture.writing.Wait()
+			assert.Empty(t, entries(t, directory), "it is not the verdict yet")
+			for range 3 {
+				p.publish(test.w)
+				p.capture.writing.Wait()
+			}
+			for range 3 {
+				p.publish(quietWindow())
+				p.capture.writing.Wait()
+			}
+			names := entries(t, directory)
+			if test.reason == "" {
+				assert.Empty(t, names)
+				return
+			}
+			require.Len(t, names, 1, "when it becomes the verdict, and not as long as it is")
+			assert.Contains(t, names[0], "-"+test.reason+"-")
+			var diagnosis struct{ Verdict, Summary string }
+			text, err := os.ReadFile(filepath.Join(directory, names[0], "diagnosis.json"))
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(text, &diagnosis))
+			assert.Equal(t, test.reason, diagnosis.Verdict)
+			assert.Contains(t, diagnosis.Summary, test.reason+": ")
+		})
+	}
+}
+
+func TestLagPastTheThresholdIsCaptured(t *testing.T) {
+	for _, test := range []struct {
+		options  []CaptureOption
+		lag      time.Duration
+		captured bool
+	}{
+		{nil, time.Second, false},
+		{nil, time.Second + 1, true},
+		{[]CaptureOption{WithCaptureLag(5 * time.Second)}, 5 * time.Second, false},
+		{[]CaptureOption{WithCaptureLag(5 * time.Second)}, 6 * time.Second, true},
+		{[]CaptureOption{WithCaptureLag(time.Nanosecond)}, 0, false},
+	} {
+		directory := t.TempDir()
+		o := startCapturing(t, new(lines), directory, test.options...)
+		p := o.handle.process
+		p.addToWindow(o.handle.loop, sample{at: time.Now(), lag: test.lag})
+		o.Stop()
+		names := entries(t, directory)
+		if !test.captured {
+			assert.Empty(t, names, "%v", test.lag)
+			continue
+		}
+		require.Len(t, names, 1, "%v", test.lag)
+		assert.Contains(t, names[0], "-lag-")
+	}
+}
+
+func TestCaptureOptionsOutOfRangeCountAsNotGiven(t *testing.T) {
+	defaults := captureSettings{directory: "d", lag: time.Second, cooldown: 10 * time.Minute, budget: 256 << 20}
+	for name, test := range map[string]struct {
+		options []CaptureOption
+		want    captureSettings
+	}{
+		"none":         {nil, defaults},
+		"nil":          {[]CaptureOption{nil, nil}, defaults},
+		"zero":         {[]CaptureOption{WithCaptureLag(0), WithCaptureBudget(0)}, defaults},
+		"negative":     {[]CaptureOption{WithCaptureLag(-1), WithCaptureCooldown(-1), WithCaptureBudget(-1)}, defaults},
+		"in range":     {[]CaptureOption{WithCaptureLag(1), WithCaptureCooldown(2), nil, WithCaptureBudget(3)}, captureSettings{"d", 1, 2, 3}},
+		"no cooldown":  {[]CaptureOption{WithCaptureCooldown(0)}, captureSettings{"d", time.Second, 0, 256 << 20}},
+		"last of them": {[]CaptureOption{WithCaptureLag(5), WithCaptureLag(6), WithCaptureLag(0)}, captureSettings{"d", 6, 10 * time.Minute, 256 << 20}},
+	} {
+		c := resolve([]Option{WithCapture("d", test.options...), WithCapture("")})
+		require.NotNil(t, c.capture, name)
+		assert.Equal(t, test.want, *c.capture, name)
+	}
+	assert.Nil(t, resolve([]Option{WithCapture("", WithCaptureLag(1))}).capture)
+}
+
+func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
+	first, other := t.TempDir(), t.TempDir()
+	o := startCapturing(t, new(lines), first)
+	var log lines
+	later := startCapturing(t, &log, other)
+	assert.Len(t, log.with("capture"), 1)
+	assert.Equal(t, first, later.handle.process.capture.directory)
+	later.Stop()
+	o.Stop()
+}
+
+func TestManyGoroutinesAreNotListed(t *testing.T) {
+	if underRace() {
+		t.Skip("the race detector bears no more than 8128 goroutines")
+	}
+	directory := t.TempDir()
+	c := newQuietCapturing(t, directory)
+	var parked sync.WaitGroup
+	leave := make(chan struct{})
+	for range maxGoroutinesListed {
+		parked.Go(func() { <-leave })
+	}
+	c.now("lock")
+	close(leave)
+	parked.Wait()
+	c.now("lock")
+	names := entries(t, directory)
+	require.Len(t, names, 2)
+	text, err := os.ReadFile(filepath.Join(directory, names[0], "goroutines.txt"))
+	require.NoError(t, err)
+	assert.Regexp(t, `^200\d\d goroutines are too many to list`, string(text))
+	text, err = os.ReadFile(filepath.Join(directory, names[1], "goroutines.txt"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "goroutine profile: total ")
+	assert.Empty(t, c.log.with(""))
+}
+
+func TestStopWaitsForACaptureUnderWay(t *testing.T) {
+	directory := t.TempDir()
+	o := startCapturing(t, new(lines), directory)
+	p := o.handle.process
+	p.capture.begin("gc", diagnosisOfTest)
+	o.Stop()
+	names := entries(t, directory)
+	require.Len(t, names, 1)
+	requireComplete(t, filepath.Join(directory, names[0]))
+	awaitGoroutinesGone(t)
+	requireNothingRecords(t)
+}
+
+func TestStopReturnsInTimeWhateverACaptureDoes(t *testing.T) {
+	o := startCapturing(t, new(lines), t.TempDir())
+	c := o.handle.process.capture
+	stuck, released := make(chan struct{}), make(chan struct{})
+	c.failed = func(string, error) { // as in a disk that does not answer
+		close(stuck)
+		<-released
+	}
+	c.begin("gc", diagnosisOfTest)
+	<-stuck
+	began := time.Now()
+	o.Stop()
+	assert.Less(t, time.Since(began), 3*time.Second)
+	assert.Nil(t, Driver())
+	close(released)
+	awaitGoroutinesGone(t)
+	requireNothingRecords(t)
+}
+
+// requireNothingRecords checks that another may record.
+func requireNothingRecords(t *testing.T) {
+	t.Helper()
+	own := trace.NewFlightRecorder(trace.FlightRecorderConfig{})
+	require.NoError(t, own.Start())
+	own.Stop()
+}
+
+// awaitGoroutinesGone waits until no goroutine runs code of this package, the
+// test's own excepted. One that stays fails the test at its deadline.
+func awaitGoroutinesGone(t *testing.T) {
+	t.Helper()
+	stacks := make([]byte, 1<<20)
+	for {
+		running := 0
+		for stack := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
+			if bytes.Contains(stack, []byte("observer.(*")) && !bytes.Contains(stack, []byte("testing.tRunner")) {
+				running++
+			}
+		}
+		if running == 0 {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// A Start does not wait for the flush of the Stop before, and records too.
+func TestTraceIsRecordedByAStartWhileTheStopBeforeStillFlushes(t *testing.T) {
+	flushing, flushed := make(chan struct{}), make(chan struct{})
+	directory := t.TempDir()
+	provider := &flushingProvider{sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())), func() {
+		close(flushing)
+		<-flushed
+	}}
+	var log lines
+	options := []Option{WithLogger(slog.New(&log)), WithSampleInterval(time.Hour), WithCapture(directory)}
+	first := Start(context.Background(), "first", append(options, WithMeterProvider(provider))...)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		first.Stop()
+	}()
+	<-flushing
+	for own := trace.NewFlightRecorder(trace.FlightRecorderConfig{}); ; runtime.Gosched() {
+		if own.Start() == nil { // the first's has ended
+			own.Stop()
+			break
+		}
+	}
+	other := startCapturing(t, &log, directory)
+	assert.NotNil(t, other.handle.process.capture.recorder)
+	assert.Empty(t, log.with("no trace"))
+	close(flushed)
+	<-stopped
+	other.Stop()
+}
+
+// flushingProvider does something when it is told to flush.
+type flushingProvider struct {
+	*sdkmetric.MeterProvider
+	flush func()
+}
+
+func (p *flushingProvider) ForceFlush(context.Context) error { p.flush(); return nil }
