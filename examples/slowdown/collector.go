@@ -67,16 +67,6 @@ func memoryInUse() int64 {
 	return int64(stats.Sys - stats.HeapReleased)
 }
 
-// forceCollections calls the collector as some programs do between two steps.
-func forceCollections(ctx context.Context, _ *server) error {
-	live := newList(64 * megabyte)
-	for ctx.Err() == nil {
-		runtime.GC()
-	}
-	runtime.KeepAlive(live)
-	return nil
-}
-
 // allocateModerately is what the collector is made for.
 func allocateModerately(ctx context.Context, _ *server) error {
 	live := newList(32 * megabyte)

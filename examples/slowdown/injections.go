@@ -66,8 +66,6 @@ var injections = []injection{
 		what: "goroutines allocate as fast as they can beside a live heap of 64 MiB, with GOGC=10"},
 	{cause: observer.CauseGC, kind: "limit", inject: thrash,
 		what: "the live heap leaves 8 MiB below GOMEMLIMIT, and goroutines allocate"},
-	{cause: observer.CauseGC, kind: "forced", inject: forceCollections,
-		what: "runtime.GC in a loop, over a live heap of 64 MiB"},
 
 	{cause: observer.CauseCPUContended, kind: "neighbours", inject: crowd,
 		what: "four other processes a CPU spin, while this one keeps its processors busy"},

@@ -37,7 +37,7 @@ func TestCommandLine(t *testing.T) {
 		{"list", []string{"-list"}, named, "-kind rwmutex", ""},
 		{"nothing", nil, misused, "", "which cause?"},
 		{"an unknown cause", []string{"-cause", "gremlins"}, misused, "", `"gremlins" is no cause`},
-		{"an unknown kind", []string{"-cause", "gc", "-kind", "gremlins"}, misused, "", "only churn, limit, forced"},
+		{"an unknown kind", []string{"-cause", "gc", "-kind", "gremlins"}, misused, "", "only churn, limit"},
 		{"an unknown flag", []string{"-gremlins"}, misused, "", "gremlins"},
 		{"a word", []string{"-cause", "gc", "limit"}, misused, "", `"limit" is not a flag`},
 		{"a short window", []string{"-cause", "gc", "-window", "10ms"}, misused, "", "shorter than 1s"},
