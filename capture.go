@@ -39,7 +39,7 @@ const (
 	// abandonedAfter is the age from which on nobody writes in it any more.
 	abandonedAfter = time.Hour
 
-	captureTime = "20060102T150405.000Z"
+	captureTime = "20060102T150405.000000Z" // in containers every process may be number 1
 )
 
 // captureSettings are what WithCapture was given.

@@ -76,7 +76,7 @@ func entries(t testing.TB, directory string) (names []string) {
 func TestCaptureWritesTheEvidence(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "made", "on", "the", "way")
 	c := newCapturing(t, directory)
-	before := time.Now().UTC().Truncate(time.Millisecond)
+	before := time.Now().UTC().Truncate(time.Microsecond)
 	trace.WithRegion(t.Context(), "region of the test", func() {})
 	c.now("gc")
 	after := time.Now().UTC()
@@ -84,9 +84,9 @@ func TestCaptureWritesTheEvidence(t *testing.T) {
 
 	names := entries(t, directory)
 	require.Len(t, names, 1)
-	parts := regexp.MustCompile(`^(\d{8}T\d{6}\.\d{3}Z)-gc-(\d+)$`).FindStringSubmatch(names[0])
+	parts := regexp.MustCompile(`^(\d{8}T\d{6}\.\d{6}Z)-gc-(\d+)$`).FindStringSubmatch(names[0])
 	require.NotNil(t, parts, names[0])
-	at, err := time.Parse("20060102T150405.000Z", parts[1])
+	at, err := time.Parse("20060102T150405.000000Z", parts[1])
 	require.NoError(t, err)
 	assert.WithinRange(t, at, before, after)
 	assert.Equal(t, fmt.Sprint(os.Getpid()), parts[2])
@@ -125,12 +125,12 @@ func TestNamesOfCapturesSortByTime(t *testing.T) {
 	directory := t.TempDir()
 	c := newQuietCapturing(t, directory)
 	var inOrder []string
-	at := time.Date(2026, 9, 30, 23, 59, 59, 998e6, time.FixedZone("", -5*3600))
-	for i, step := range []time.Duration{0, time.Millisecond, time.Second, time.Hour, 30 * 24 * time.Hour, 400 * 24 * time.Hour} {
+	at := time.Date(2026, 9, 30, 23, 59, 59, 999_998e3, time.FixedZone("", -5*3600))
+	for i, step := range []time.Duration{0, time.Microsecond, time.Second, time.Hour, 30 * 24 * time.Hour, 400 * 24 * time.Hour} {
 		at = at.Add(step)
 		reason := []string{"unknown", "admission", "lag", "gc"}[i%4]
 		require.NoError(t, c.write(at, reason, diagnosisOfTest))
-		name := fmt.Sprintf("%s-%s-%d", at.UTC().Format("20060102T150405.000Z"), reason, os.Getpid())
+		name := fmt.Sprintf("%s-%s-%d", at.UTC().Format("20060102T150405.000000Z"), reason, os.Getpid())
 		require.DirExists(t, filepath.Join(directory, name))
 		inOrder = append(inOrder, name)
 	}
@@ -187,21 +187,21 @@ func folderOf(t *testing.T, directory, name string, size int) string {
 func TestOldestCapturesGoFirstPastTheBudget(t *testing.T) {
 	directory := t.TempDir()
 	const (
-		a = "20240101T000000.000Z-gc-7"
-		b = "20250101T000000.000Z-lag-1"
-		d = "20260101T000000.000Z-admission-3"
+		a = "20240101T000000.000000Z-gc-7"
+		b = "20250101T000000.000000Z-lag-1"
+		d = "20260101T000000.000000Z-admission-3"
 	)
 	for _, name := range []string{d, a, b} {
 		folderOf(t, directory, name, 1000)
 	}
-	strangers := []string{"20240101", "20240101T000000-gc-1", "20240101T000000.000-gc-1", "notes", "z-20240101T000000.000Z-gc-1"}
+	strangers := []string{"20240101", "20240101T000000-gc-1", "20240101T000000.000Z-gc-1", "notes", "z-20240101T000000.000000Z-gc-1"}
 	for _, name := range strangers {
 		folderOf(t, directory, name, 100_000)
 	}
-	file := "20230101T000000.000Z-gc-1" // one that is no folder
+	file := "20230101T000000.000000Z-gc-1" // one that is no folder
 	require.NoError(t, os.WriteFile(filepath.Join(directory, file), make([]byte, 100_000), 0o644))
 	outside := folderOf(t, t.TempDir(), "precious", 100_000)
-	link := "20230202T000000.000Z-gc-1"
+	link := "20230202T000000.000000Z-gc-1"
 	require.NoError(t, os.Symlink(outside, filepath.Join(directory, link)))
 	stay := append(strangers, file, link)
 
@@ -511,7 +511,7 @@ func (h *startingHandler) Handle(ctx context.Context, record slog.Record) error 
 
 func TestCaptureIsOffByDefault(t *testing.T) {
 	o := Start(context.Background(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
-		WithSampleInterval(time.Hour), WithCapture(""))
+		WithLogger(slog.New(new(lines))), WithSampleInterval(time.Hour), WithCapture(""))
 	defer o.Stop()
 	awaitFirstWindow(o)
 	p := o.handle.process

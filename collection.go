@@ -244,9 +244,12 @@ func (c *collection) load(to point) error {
 	return nil
 }
 
+// slowTime observes a zero, too, once there is a diagnosis: a query for the
+// increase of a series misses what it began with.
 func (c *collection) slowTime(to point) error {
+	diagnosed := c.process.diagnosed.Load() != nil
 	for _, timer := range slowTime {
-		if nanos := timer.nanos.Load(); nanos > 0 {
+		if nanos := timer.nanos.Load(); nanos > 0 || diagnosed {
 			to.observeFloat(time.Duration(nanos).Seconds(), timer.options...)
 		}
 	}

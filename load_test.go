@@ -544,6 +544,28 @@ func TestSamplesOfTheWindowBeforeAreForgotten(t *testing.T) {
 	assert.Zero(t, w.lagShare)
 }
 
+func TestWindowWithoutAFinishedCollectionGoesOnWithTheLoadBefore(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	s := newStubbed(t)
+	busy := float64(runtime.GOMAXPROCS(0))
+	s.loads.before.collector.value -= busy * windowLength.Seconds() // as if it had done that since
+	s.loads.before.cycles--
+	assert.InDelta(t, busy, s.sample(windowLength).load[CauseGC], 1e-6)
+
+	s.process.user += busy * windowLength.Seconds()
+	assert.InDelta(t, busy, s.sample(windowLength).load[CauseGC], 1e-6)
+	assert.Zero(t, s.sample(windowLength).load[CauseGC], "the process is idle")
+	s.process.user += busy * windowLength.Seconds()
+	assert.Zero(t, s.sample(windowLength).load[CauseGC], "and what it does then is not collecting")
+
+	s.loads.before.collector.value -= busy * windowLength.Seconds()
+	s.loads.before.cycles--
+	s.sample(windowLength)
+	s.loads.begin(s.now)
+	s.process.user += busy * windowLength.Seconds()
+	assert.Zero(t, s.sample(windowLength).load[CauseGC], "another Start begins anew")
+}
+
 func TestUsableCPUsAreTheSmallestOfWhatLimitsThem(t *testing.T) {
 	s := newStubbed(t)
 	w := s.sample(windowLength)

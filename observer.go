@@ -64,6 +64,9 @@ const (
 	stopPatience  = 2800 * time.Millisecond
 	flushPatience = 2500 * time.Millisecond
 
+	// startPatience is how long a Start waits for another one.
+	startPatience = 3 * time.Second
+
 	// loopPatience is the part of it that a stuck sampler may use up.
 	loopPatience = 500 * time.Millisecond
 )
@@ -73,11 +76,19 @@ var (
 	// one thing that a request or a rollout looks at.
 	running atomic.Pointer[process]
 
-	// mu is held to start and to stop. No request, no callback and no log line
-	// waits for it.
+	// starting holds a token while a Start or Acquire looks for the process-wide
+	// state or sets it up, which calls the application's code: one at a time.
+	starting = make(chan struct{}, 1)
+
+	// mu guards the changes of running, and closing. No request, no callback and no
+	// code of the application's runs with it.
 	mu      sync.Mutex
 	closing []*process // those that flush and have not been unregistered
 )
+
+// errBusy is the error of a Start that another one keeps waiting: that hangs
+// while it opens its provider, or its log handler calls Start.
+var errBusy = errors.New("observer: another Start is still opening its provider")
 
 // Observer is what [Start] returns: one event loop's claim on the process-wide
 // state. Its methods are safe for concurrent use and on a nil pointer.
@@ -206,13 +217,24 @@ func (h *handle) join(c *config, loopName *string) (err error) {
 	if loopName != nil {
 		name = *loopName
 	}
+	select {
+	case starting <- struct{}{}:
+		defer func() { <-starting }()
+	case <-time.After(startPatience):
+		return errBusy
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	p := running.Load()
 	if p != nil {
 		c.noteIgnored(p)
-	} else if p, err = setUp(h.ctx, name, c); err != nil {
-		return err
+	} else {
+		mu.Unlock() // a Stop need not wait for the application's code
+		p, err = setUp(h.ctx, name, c)
+		mu.Lock()
+		if err != nil {
+			return err
+		}
 	}
 	h.process = p
 	p.holders++
@@ -327,7 +349,7 @@ type process struct {
 	closed   chan struct{} // closed when flushed, unregistered and shut down
 }
 
-// setUp makes the process-wide state; mu is held.
+// setUp makes the process-wide state; the token of starting is held, mu is not.
 func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	provider, shutdown, err := c.findProvider(ctx, loopName)
 	if err != nil {
@@ -357,11 +379,13 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	_, _ = p.allocated.notice(&heap) // its error comes back at each export, which reports it
 
 	var before []*process
+	mu.Lock()
 	for _, other := range closing {
 		if sameProvider(other.provider, provider) {
 			before = append(before, other)
 		}
 	}
+	mu.Unlock()
 	made := make(chan error, 1)
 	go func() { made <- p.instrument(before) }()
 	timeout := time.NewTimer(setUpPatience)

@@ -38,9 +38,7 @@ func (c *config) findProvider(ctx context.Context, loopName string) (_ metric.Me
 
 func (c *config) callOpen(ctx context.Context, loopName string) (provider metric.MeterProvider, shutdown func(context.Context) error, err error) {
 	defer catch(&err)
-	settings := c.settings
-	settings.Logger = slog.New(postponing{settings.Logger.Handler(), c})
-	provider, shutdown, err = c.open(ctx, loopName, settings)
+	provider, shutdown, err = c.open(ctx, loopName, c.settings)
 	if isNil(provider) {
 		provider = nil
 	}

@@ -18,7 +18,7 @@ const (
 	queueAtLeast     = 1.5  // of P, the median: P busy goroutines leave a queue of up to P; 1.0 against 2.5
 	busyAtLeast      = 0.75 // of C: a queue without busy processors is a herd of timers
 	lockAtLeast      = 2    // goroutines: the runtime samples one wait in eight, so 0.6 can read as 1.6; 1.6 against 37
-	writeAtLeast     = 1    // writes under way, all the time; 0 against 3
+	writeAtLeast     = 0.9  // writes under way, nearly all the time: from here on a single writer is a queue; 0 against 1 to 3
 	outboundAtLeast  = 8    // requests: a few calls out are how services work; 1 against 32
 	admissionAtLeast = 1    // rollouts waiting, all the time; 0.05 against 28
 	blockedAtLeast   = 8    // goroutines in system calls or C; 0.15 against 30
@@ -42,7 +42,8 @@ type rule struct {
 // rules are asked in this order, and the first that holds has the verdict:
 // causes come before their victims. A full run queue while the collector uses
 // half of the processors is the collector's doing, and in a throttled cgroup
-// everything is the quota's. An unmeasured load is 0 here, and blames nobody.
+// everything is the quota's. Output comes before locks, since the usual lock that
+// is waited for in a driver is held over the write. An unmeasured load is 0 here, and blames nobody.
 var rules = []rule{
 	{
 		cause:     CauseCPUThrottled,
@@ -86,7 +87,7 @@ var rules = []rule{
 			}
 			return evidence
 		},
-		advice: "Other processes or machines have the CPU: move one away, or lower GOMAXPROCS to the CPUs that are there.",
+		advice: "Other processes or machines have the CPU: move one away, or lower GOMAXPROCS to the CPUs that are there. Where the process has them itself, its C code runs on more threads than that.",
 	},
 	{
 		cause: CauseCPUSaturated,
@@ -102,6 +103,15 @@ var rules = []rule{
 		advice: "Take a CPU profile, admit less at once, or add processors.",
 	},
 	{
+		cause:     CauseOutputWrite,
+		holds:     func(w *window) bool { return w.load[CauseOutputWrite] >= writeAtLeast },
+		condition: "at least 0.9 output writes were under way on average",
+		evidence: func(w *window) string {
+			return fmt.Sprintf("%.1f output writes were under way", w.load[CauseOutputWrite])
+		},
+		advice: "Look at the disk or the store, write in larger pieces, or write beside the rollouts instead of in them.",
+	},
+	{
 		cause:     CauseLock,
 		holds:     func(w *window) bool { return w.load[CauseLock] >= lockAtLeast },
 		condition: "at least 2 goroutines waited for a mutex",
@@ -109,15 +119,6 @@ var rules = []rule{
 			return fmt.Sprintf("%.1f goroutines waited for a mutex", w.load[CauseLock])
 		},
 		advice: "Take a mutex profile: hold the lock for less, or split it.",
-	},
-	{
-		cause:     CauseOutputWrite,
-		holds:     func(w *window) bool { return w.load[CauseOutputWrite] >= writeAtLeast },
-		condition: "at least 1 output write was under way on average",
-		evidence: func(w *window) string {
-			return fmt.Sprintf("%.1f output writes were under way", w.load[CauseOutputWrite])
-		},
-		advice: "Look at the disk or the store, write in larger pieces, or write beside the rollouts instead of in them.",
 	},
 	{
 		cause: CauseDownstream,

@@ -54,8 +54,8 @@ func TestQuietWindowHoldsNothing(t *testing.T) {
 
 func TestRulesComeInTheOrderOfBlame(t *testing.T) {
 	assert.Equal(t, []Cause{
-		"cpu_throttled", "stop_the_world", "gc", "cpu_contended", "cpu_saturated", "lock",
-		"output_write", "downstream", "admission", "blocked_thread", "descriptors", "memory",
+		"cpu_throttled", "stop_the_world", "gc", "cpu_contended", "cpu_saturated", "output_write",
+		"lock", "downstream", "admission", "blocked_thread", "descriptors", "memory",
 	}, causes())
 	for i, test := range heldAlone() {
 		for _, other := range heldAlone()[i+1:] {
@@ -89,8 +89,8 @@ func heldAlone() []struct {
 		at(CauseGC, 1.4),
 		{CauseCPUContended, func(w *window) { contended(w); w.medianRunnable = 0 }},
 		{CauseCPUSaturated, func(w *window) { saturated(w); w.load[CauseCPUContended] = 0 }},
+		at(CauseOutputWrite, 0.9),
 		at(CauseLock, 2),
-		at(CauseOutputWrite, 1),
 		{CauseDownstream, downstream},
 		at(CauseAdmission, 1),
 		at(CauseBlockedThread, 8),
@@ -115,7 +115,7 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 	// Rules that look at one load alone.
 	for cause, threshold := range map[Cause]float64{
 		CauseCPUThrottled: 0.1, CauseStopTheWorld: 0.1 * 4, CauseGC: 0.35 * 4, CauseLock: 2,
-		CauseOutputWrite: 1, CauseAdmission: 1, CauseBlockedThread: 8, CauseDescriptors: 0.9, CauseMemory: 0.9,
+		CauseOutputWrite: 0.9, CauseAdmission: 1, CauseBlockedThread: 8, CauseDescriptors: 0.9, CauseMemory: 0.9,
 	} {
 		table = append(table,
 			row{string(cause) + " below", loaded(map[Cause]float64{cause: below(threshold)}), nil},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -51,9 +50,7 @@ type config struct {
 	windowGiven     bool
 	loggerGiven     bool
 
-	mu    sync.Mutex // guards the rest
-	notes []func()   // log lines that wait until no other lock is held
-	said  bool       // they need not wait any more
+	notes []note
 }
 
 // WithMeterProvider exports through a provider of the application's own, which
@@ -172,22 +169,16 @@ func (c *config) switchedOff() error {
 	return nil
 }
 
-// note logs a line once no lock is held, with the logger that the options come to.
-func (c *config) note(level slog.Level, message string, attributes ...slog.Attr) {
-	c.later(func() { log(c.settings.Logger, level, message, attributes...) })
+// note is a log line that waits until the handle is made: the handler is the
+// application's, and may call this package.
+type note struct {
+	level      slog.Level
+	message    string
+	attributes []slog.Attr
 }
 
-// later keeps a log line until say, and runs it at once afterwards.
-func (c *config) later(line func()) {
-	c.mu.Lock()
-	said := c.said
-	if !said {
-		c.notes = append(c.notes, line)
-	}
-	c.mu.Unlock()
-	if said {
-		line()
-	}
+func (c *config) note(level slog.Level, message string, attributes ...slog.Attr) {
+	c.notes = append(c.notes, note{level, message, attributes})
 }
 
 // noteUnusable notes a variable that could not be used; err names it and its
@@ -198,42 +189,11 @@ func (c *config) noteUnusable(err error) {
 	}
 }
 
-// say logs the notes. No lock may be held: the handler is the application's.
+// say logs the notes.
 func (c *config) say() {
-	for !c.said {
-		c.mu.Lock()
-		notes := c.notes
-		c.notes, c.said = nil, len(notes) == 0
-		c.mu.Unlock()
-		for _, line := range notes {
-			line()
-		}
+	for _, n := range c.notes {
+		log(c.settings.Logger, n.level, n.message, n.attributes...)
 	}
-}
-
-// postponing passes records on to the application's handler when no lock is held.
-// It is for who opens a provider: Start holds its lock meanwhile, and a handler
-// that calls this package would wait for it for ever.
-type postponing struct {
-	slog.Handler
-	until *config
-}
-
-func (p postponing) Handle(ctx context.Context, record slog.Record) error {
-	record = record.Clone()
-	p.until.later(func() {
-		defer func() { _ = recover() }() // as in log
-		_ = p.Handler.Handle(ctx, record)
-	})
-	return nil
-}
-
-func (p postponing) WithAttrs(attributes []slog.Attr) slog.Handler {
-	return postponing{p.Handler.WithAttrs(attributes), p.until}
-}
-
-func (p postponing) WithGroup(name string) slog.Handler {
-	return postponing{p.Handler.WithGroup(name), p.until}
 }
 
 var (

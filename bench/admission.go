@@ -154,7 +154,9 @@ func contend(limit observer.Limiter) float64 {
 			}
 		})
 	}
-	time.Sleep(window / 3) // until all of them wait
+	for admitted.Load() < goroutines { // until all of them have come
+		time.Sleep(time.Millisecond)
+	}
 	before, began := admitted.Load(), time.Now()
 	time.Sleep(window)
 	rate := float64(admitted.Load()-before) / time.Since(began).Seconds()

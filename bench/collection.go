@@ -67,10 +67,14 @@ func diagnosed(e effort) (sample, error) {
 	}
 	defer o.Stop()
 	populate()
+	awaitDiagnosis()
+	return collecting(o.collect).time(e), nil
+}
+
+func awaitDiagnosis() {
 	for observer.Diagnose().At.IsZero() {
 		time.Sleep(10 * time.Millisecond)
 	}
-	return collecting(o.collect).time(e), nil
 }
 
 func each(collect func()) func(effort) (sample, error) {
@@ -89,10 +93,8 @@ func prepared(make func() (func(), error)) func(effort) (sample, error) {
 	}
 }
 
-// collecting counts the allocations of 32 collections at a time, since some of
-// them are slow.
 func collecting(collect func()) operation {
-	return operation{batch: 32, repeat: func(n int) {
+	return operation{repeat: func(n int) {
 		for range n {
 			collect()
 		}
@@ -138,12 +140,13 @@ var heapTotals = [...]metrics.Sample{
 // out, without the SDK around it.
 func callback(e effort) (sample, error) {
 	taken := new(callbackTaker)
-	o := observer.Start(context.Background(), "server", observer.WithMeterProvider(taken))
+	o := observer.Start(context.Background(), "server", observer.WithMeterProvider(taken), observer.WithWindow(time.Second))
 	defer o.Stop()
 	if err := o.Err(); err != nil {
 		return sample{}, err
 	}
 	populate()
+	awaitDiagnosis()
 	return collecting(func() { _ = taken.callback(context.Background(), noop.Observer{}) }).time(e), nil
 }
 

@@ -57,24 +57,24 @@ func run() error {
 		return fmt.Errorf("%d rounds are too few for a median: at least 8, or -quick", e.rounds)
 	}
 
-	var measured []*family
+	var chosen []*family
 	for _, f := range families() {
 		if wanted.MatchString(f.name) {
-			measured = append(measured, f)
+			chosen = append(chosen, f)
 		}
 	}
-	if len(measured) == 0 {
+	if len(chosen) == 0 {
 		return fmt.Errorf("no family matches %q", *only)
 	}
 
 	before := loadAverage()
 	began := time.Now()
-	all := measure(measured, e)
+	all := measure(chosen, e)
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s; load average %s before, %s after %v; %d rounds, %d pairs.\n\n",
 		machine(), before, loadAverage(), time.Since(began).Round(time.Second), e.rounds, e.pairs)
-	writeTargets(&out, all)
-	for _, f := range measured {
+	writeTargets(&out, all, all.best(chosen))
+	for _, f := range chosen {
 		writeFamily(&out, f, all)
 	}
 	fmt.Print(out.String())

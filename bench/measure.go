@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -78,6 +80,28 @@ type series struct {
 	failed  error // the last failure; a round that failed has no sample
 }
 
+// best has only the best round of each case. Whatever else runs on the machine
+// makes times longer, never shorter.
+func (all results) best(families []*family) results {
+	best := make(results)
+	for _, f := range families {
+		for _, c := range f.cases {
+			key := [2]string{f.name, c.name}
+			rounds := slices.Clone(all[key].samples)
+			rounds = slices.DeleteFunc(rounds, func(s sample) bool { return math.IsNaN(s.value) })
+			if len(rounds) == 0 {
+				continue
+			}
+			slices.SortFunc(rounds, func(a, b sample) int { return cmp.Compare(a.value, b.value) })
+			if f.moreIsBetter {
+				slices.Reverse(rounds)
+			}
+			best[key] = &series{samples: rounds[:1]}
+		}
+	}
+	return best
+}
+
 // measure measures every case of every family in each round, so that what slows
 // the machine for a while slows all alike. Every second round goes backwards,
 // so that no case always follows the same one.
@@ -125,34 +149,27 @@ type operation struct {
 	between func()
 }
 
-// allocationRuns is how many operations the allocations are counted over: so
-// many that what the runtime allocates beside vanishes in the division.
-const allocationRuns = 1000
+// lapsPerSlice is into how many laps a slice of time is divided. Their median
+// leaves out those in which something else had the processor; and each is long
+// enough that the collector has its part in it.
+const lapsPerSlice = 20
 
-// time returns the nanoseconds that one operation takes, as the mean over a
-// slice of time, and what it allocates. The collector's part is in it.
+// time returns the nanoseconds that one operation takes, and what it allocates.
 func (o operation) time(e effort) sample {
-	runs := allocationRuns
-	if o.batch > 0 {
-		runs = o.batch
-	}
-	o.repeat(runs) // warms up
-	o.pause()
-	allocs, bytes := o.allocations(runs)
-
 	n := o.batch
 	if n == 0 {
-		for n = 1; o.lap(n) < time.Millisecond; {
+		for n = 1; o.lap(n) < e.slice/lapsPerSlice; {
 			n *= 2
 		}
 	}
-	var took time.Duration
-	done := 0
-	for took < e.slice {
-		took += o.lap(n)
-		done += n
+	o.lap(n) // warms up, if the above did not
+	allocs, bytes := o.allocations(n)
+
+	var laps []float64
+	for began := time.Now(); len(laps) == 0 || time.Since(began) < e.slice; {
+		laps = append(laps, float64(o.lap(n).Nanoseconds())/float64(n))
 	}
-	return sample{float64(took.Nanoseconds()) / float64(done), allocs, bytes}
+	return sample{median(laps), allocs, bytes}
 }
 
 // lap returns how long n operations take.
@@ -170,13 +187,14 @@ func (o operation) pause() {
 	}
 }
 
-func (o operation) allocations(runs int) (allocs, bytes float64) {
+// allocations returns what one of n operations allocates, in whole allocations
+// and bytes, as testing.AllocsPerRun does: what goes on beside is divided away.
+func (o operation) allocations(n int) (allocs, bytes float64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	o.repeat(runs)
+	o.repeat(n)
 	runtime.ReadMemStats(&after)
 	o.pause()
-	// Whole ones, as testing.AllocsPerRun counts them.
-	return math.Floor(float64(after.Mallocs-before.Mallocs) / float64(runs)),
-		math.Floor(float64(after.TotalAlloc-before.TotalAlloc) / float64(runs))
+	each := func(before, after uint64) float64 { return math.Floor(float64(after-before) / float64(n)) }
+	return each(before.Mallocs, after.Mallocs), each(before.TotalAlloc, after.TotalAlloc)
 }

@@ -60,20 +60,18 @@ func targets() []target {
 		{what: "import adds", values: added(size, rootImport, apiAlone), unit: "MB", atMost: 0.6},
 	}
 	for _, c := range []struct {
-		what, with, without string
-		writes              int
+		what, with, without, machines string
 	}{
-		{"middleware", scaledMiddleware, bareHandler, middlewareWrites},
-		{"transport", scaledTransport, bareTransport, transportWrites},
-		{"admission", scaledAdmission, bareSemaphore, admissionWrites},
+		{"middleware", scaledMiddleware, bareHandler, shareOfMiddleware},
+		{"transport", scaledTransport, bareTransport, shareOfTransport},
+		{"admission", scaledAdmission, bareSemaphore, shareOfAdmission},
 	} {
 		for _, processors := range processorCounts[1:] {
-			counters := sharedCounters(c.writes)
 			expected := sum(
 				added(scaled, onProcessors(c.with, 1), onProcessors(c.without, 1)),
-				added(scaled, onProcessors(counters, processors), onProcessors(counters, 1)))
+				added(scaled, onProcessors(c.machines, processors), onProcessors(c.machines, 1)))
 			all = append(all, target{
-				what:   fmt.Sprintf("%s adds with GOMAXPROCS=%d, of what it adds with 1 and the counters' rise", c.what, processors),
+				what:   fmt.Sprintf("%s adds with GOMAXPROCS=%d, of what it adds with 1 and the machine's share", c.what, processors),
 				values: share(added(scaled, onProcessors(c.with, processors), onProcessors(c.without, processors)), expected),
 				atMost: 1.25,
 			})
