@@ -31,6 +31,7 @@ var (
 type collection struct {
 	process *process
 	heap    heapTotals
+	named   map[string]bool // the loops whose tasks are observed
 
 	descriptors       int64
 	descriptorsFailed error
@@ -95,24 +96,15 @@ func (p point) repeat(counter *ratchet, options ...metric.ObserveOption) {
 }
 
 func (c *collection) tasks(to point) error {
-	loops := *c.process.loops.Load()
-	for i, loop := range loops {
-		if loop.settings.TaskCount && !isNamedBefore(loops[:i], loop) {
+	// Two points with one attribute set would be added up or dropped.
+	clear(c.named)
+	for _, loop := range *c.process.loops.Load() {
+		if loop.settings.TaskCount && !c.named[loop.name] {
+			c.named[loop.name] = true
 			to.observe(loop.tasks.Load(), loop.observeOptions...)
 		}
 	}
 	return nil
-}
-
-// isNamedBefore reports whether an earlier loop with a task count has the name
-// of loop: two points with one attribute set would be added up or dropped.
-func isNamedBefore(earlier []*loop, loop *loop) bool {
-	for _, other := range earlier {
-		if other.settings.TaskCount && other.name == loop.name {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *collection) collections(to point) error {

@@ -373,7 +373,7 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	}
 	p.recordings.wake = make(chan struct{}, 1)
 	go p.recordings.run(p.leaving)
-	p.collections.New = func() any { return new(collection) }
+	p.collections.New = func() any { return &collection{named: make(map[string]bool)} }
 	var heap heapTotals
 	heap.read()
 	_, _ = p.allocated.notice(&heap) // its error comes back at each export, which reports it

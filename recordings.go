@@ -52,6 +52,8 @@ type pendingRecording struct {
 	float   *floatHistogram
 	integer *intHistogram
 	bits    uint64 // of the float, or the integer
+
+	_ [16]byte // to a cache line, which writers of neighbours would fight for
 }
 
 // duration records a duration that is not negative, in milliseconds.
