@@ -1176,6 +1176,7 @@ func TestOtherHTTP2Server(t *testing.T) {
 		assert.Equal(t, "*observer.http2Response", fmt.Sprintf("%T", w))
 		w.WriteHeader(http.StatusAccepted)
 	})))
+	//lint:ignore SA1019 servers that still call it are the subject
 	require.NoError(t, http2.ConfigureServer(s.Config, nil))
 	s.TLS = s.Config.TLSConfig
 	s.EnableHTTP2 = true

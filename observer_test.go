@@ -195,7 +195,7 @@ func TestNilShutdownIsAllowed(t *testing.T) {
 	require.NoError(t, o.Err())
 	assert.NotEmpty(t, collect(t, reader))
 	within(t, stopBound, "Stop", o.Stop)
-	assert.Empty(t, collect(t, reader), "the provider is left to whoever opened it")
+	assert.Empty(t, observables(collect(t, reader)), "the provider is left to whoever opened it")
 }
 
 func TestStartWithAContextThatHasEnded(t *testing.T) {
