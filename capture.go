@@ -63,7 +63,8 @@ type CaptureOption func(*captureSettings)
 // It keeps a [runtime/trace.FlightRecorder] running, which costs a server that
 // does nothing else about a tenth of its throughput, and far less one that
 // works. An application that records already is left alone: the folders then
-// have no trace. Nothing is captured twice within the cooldown, the oldest
+// have no trace. Go runs one recorder at a time, so that an application that
+// wants its own has to start that first. Nothing is captured twice within the cooldown, the oldest
 // folders are removed past the budget, and a disk that fails is logged once.
 //
 // It is off by default. An empty directory counts as not given; the first
