@@ -64,8 +64,10 @@ type CaptureOption func(*captureSettings)
 // does nothing else about a tenth of its throughput, and far less one that
 // works. An application that records already is left alone: the folders then
 // have no trace. Go runs one recorder at a time, so that an application that
-// wants its own has to start that first. Nothing is captured twice within the cooldown, the oldest
-// folders are removed past the budget, and a disk that fails is logged once.
+// wants its own has to start that first.
+//
+// Nothing is captured twice within the cooldown, the oldest folders are removed
+// past the budget, and a disk that fails is logged once.
 //
 // It is off by default. An empty directory counts as not given; the first
 // handle's holds for the process.

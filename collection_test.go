@@ -320,6 +320,47 @@ func TestDescriptorsAreNotRepeatedFromAnEarlierCollection(t *testing.T) {
 	}
 }
 
+// once fails where one attribute set of one instrument is observed twice in a
+// collection: the SDK would add up the two, or keep the last.
+type once struct {
+	metric.Observer
+	t    *testing.T
+	seen map[string]bool
+}
+
+func (o *once) ObserveInt64(instrument metric.Int64Observable, _ int64, options ...metric.ObserveOption) {
+	o.observed(instrument, options)
+}
+
+func (o *once) ObserveFloat64(instrument metric.Float64Observable, _ float64, options ...metric.ObserveOption) {
+	o.observed(instrument, options)
+}
+
+func (o *once) observed(instrument metric.Observable, options []metric.ObserveOption) {
+	set := metric.NewObserveConfig(options).Attributes()
+	point := fmt.Sprintf("%p", instrument) + labels(set)
+	assert.NotContains(o.t, o.seen, point)
+	o.seen[point] = true
+}
+
+func TestEachAttributeSetIsObservedOnce(t *testing.T) {
+	i := startInside(t)
+	driverTotals.drive()
+	for range 3 {
+		defer Start(t.Context(), "same", WithTaskCount(true), WithSampleInterval(time.Hour)).Stop()
+	}
+	for _, route := range []string{"/a", "/b", "unmatched", "overflow", ""} {
+		Requests().CountCancellation(route, false)
+		Requests().CountCancellation(route, true)
+	}
+	Requests().CountResponse(200)
+	for range 2 {
+		into := &once{t: t, seen: make(map[string]bool)}
+		require.NoError(t, i.process.collect(context.Background(), into))
+		assert.Greater(t, len(into.seen), 20)
+	}
+}
+
 func TestCallbackTakesNoLockOfStartAndStop(t *testing.T) {
 	i := startInside(t)
 	mu.Lock()

@@ -121,6 +121,16 @@ func TestNoPauseIsRecordedTwiceByTwoLoops(t *testing.T) {
 	assert.Equal(t, truth.GC, recordedPauses(a.reader).Count)
 }
 
+func TestAnotherStartForgetsNoPause(t *testing.T) {
+	onlyForced(t)
+	a := start(t, "a")
+	truth := collectGarbage(5)
+	b := observer.Start(context.Background(), "b")
+	b.Stop()
+	a.Stop()
+	assert.Equal(t, truth.GC, recordedPauses(a.reader).Count)
+}
+
 func TestTheNextLoopTakesTheSamplingOver(t *testing.T) {
 	onlyForced(t)
 	a := start(t, "a")

@@ -597,12 +597,17 @@ func TestFailingSourceIsLoggedOnceAndItsCauseIsUnmeasured(t *testing.T) {
 	assert.Empty(t, unmeasured(s.sample(windowLength)))
 }
 
-func TestUnsupportedSourceIsNotLogged(t *testing.T) {
+func TestUnsupportedSourceIsNotLoggedAndHasNoTotal(t *testing.T) {
 	s := newStubbed(t)
+	WithoutTotals(t)
 	s.machine.failed, s.process.failed = fmt.Errorf("here: %w", errors.ErrUnsupported), errors.ErrUnsupported
 	w := s.sample(windowLength)
 	assert.ElementsMatch(t, []Cause{CauseCPUContended, CauseCPUThrottled, CauseDescriptors, CauseMemory}, unmeasured(w))
 	assert.Empty(t, s.lines.with(""))
+	for _, total := range []*ratchet{&lastRunDelay, &lastThrottled} {
+		_, any := total.last()
+		assert.False(t, any, "a zero would be invented")
+	}
 }
 
 func TestRuntimeMetricThatThisGoDoesNotKnowIsUnmeasured(t *testing.T) {
@@ -676,6 +681,7 @@ func TestRecordedOutputWriteCountsAsFarAsItLiesInTheWindow(t *testing.T) {
 	opened := func(ago time.Duration) *stubbed {
 		s := newStubbed(t)
 		s.now = time.Now().Add(-ago)
+		driverTotals.openWindow(s.now.Add(-time.Hour)) // as a Start long ago left it
 		s.loads.begin(s.now)
 		return s
 	}

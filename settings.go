@@ -70,8 +70,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // WithProvider opens a provider when the first [Start] or [Acquire] of the
 // process needs one, with its context, its loop name ("" for Acquire) and its
 // settings, whose Logger is never nil. The last Stop calls shutdown, which may
-// be nil. Open is called synchronously and with a lock held, so it must neither
-// block nor call this package.
+// be nil. Open is called synchronously while other Starts wait, so it must
+// neither block nor call Start.
 //
 // A nil provider with a nil error means that the environment leaves it off. An
 // error, or a panic, is logged and kept in [Observer.Err]. Package export builds
