@@ -378,6 +378,15 @@ func TestCallbackTakesNoLockOfStartAndStop(t *testing.T) {
 	<-done
 }
 
+func TestNothingIsKeptOfARunThatHasEnded(t *testing.T) {
+	for range 3 {
+		startInside(t).stop()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Empty(t, closing)
+}
+
 func TestCallbackMayStartAndStop(t *testing.T) {
 	i := startInside(t)
 	i.source.during = func() {

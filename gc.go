@@ -93,13 +93,10 @@ func newPauses(h *metrics.Float64Histogram, seen []uint64, limit int, record fun
 // buckets are at most 25 % wide, so that it is within 12.5 % of each. An edge
 // that is infinite never gets into a value.
 func bucketValue(lower, upper float64) float64 {
-	switch {
-	case math.IsInf(lower, -1):
-		return 0
-	case math.IsInf(upper, +1):
+	if math.IsInf(upper, +1) {
 		return max(lower, 0)
 	}
-	return max(lower/2+upper/2, 0) // the sum of the two could overflow
+	return max(lower/2+upper/2, 0) // halved first: the sum of the two could overflow
 }
 
 // heapTotals are the collector's totals at one moment.

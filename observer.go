@@ -524,6 +524,9 @@ func (p *process) addToWindow(l *loop, s sample) {
 func (p *process) publish(w *window) {
 	held := holding(w)
 	changed := p.verdict.next(held)
+	if w.worstLag >= p.loads.every { // a stall as long as a window holds one open, and needs no second
+		changed = p.verdict.next(held) || changed
+	}
 	verdict := p.verdict.verdict
 	shown := w
 	if before := p.diagnosed.Load(); before != nil && before.verdict == verdict && !slices.Contains(held, verdict) {

@@ -614,8 +614,9 @@ func TestStopTakesEachStepWhateverBecameOfTheOneBefore(t *testing.T) {
 		"each panics":  func() error { panic(errOfTest.Error()) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			reader := sdkmetric.NewManualReader()
 			provider := &hooked{
-				MeterProvider: providerOf(sdkmetric.NewManualReader()),
+				MeterProvider: providerOf(reader),
 				onFlush:       func(context.Context) error { return fail() },
 				onUnregister:  fail,
 			}
@@ -627,6 +628,7 @@ func TestStopTakesEachStepWhateverBecameOfTheOneBefore(t *testing.T) {
 			within(t, startBound, "Stop", o.Stop)
 			assert.Equal(t, []string{"register", "flush", "unregister", "shutdown"}, provider.callsSoFar())
 			assert.Len(t, log.of(errOfTest.Error()), 3, "each failure is logged")
+			assert.Empty(t, observables(collect(t, reader)), "a callback that stays registered observes nothing")
 		})
 	}
 }
