@@ -36,7 +36,7 @@ const (
 type Diagnosis struct {
 	At         time.Time     // the end of the window
 	Window     time.Duration // its length as measured: a starved process closes it late
-	Verdict    Cause         // held by two windows in a row; none until the second
+	Verdict    Cause         // held by two windows in a row, or in one with a stall as long; none before
 	Summary    string        // one sentence with the verdict's numbers; says so when At is older than two windows
 	Findings   []Finding     // loads first, by falling load; then the shares
 	Unmeasured []Cause       // what this platform, or this window, cannot measure

@@ -210,13 +210,36 @@ func TestVerdictsLineHasItsLevelAndComesOnce(t *testing.T) {
 	t.Run("unknown", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := published(t)
-			observer.PublishLag(window)
-			observer.PublishLag(window)
+			observer.PublishLag(window, 1500*time.Millisecond)
+			observer.PublishLag(window, 1500*time.Millisecond)
 			assert.Len(t, o.log.of("WARN", "verdict=unknown", "summary=unknown: goroutines woke up to 1.5s late"), 1)
 			assert.Equal(t, observer.CauseUnknown, observer.Diagnose().Verdict)
 			assert.Len(t, observer.Diagnose().Unmeasured, 12)
 			assert.Empty(t, observer.Diagnose().Findings)
 		})
+	})
+}
+
+func TestStallAsLongAsAWindowNeedsNoSecondOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := published(t)
+		slow := func() float64 {
+			seconds, _ := o.collect(t).value("gym.slow_time", ofCause(observer.CauseUnknown))
+			return seconds
+		}
+		before := slow()
+		publish(2, observer.CauseNone, 0)
+		observer.PublishLag(3*window, window-1)
+		publish(2, observer.CauseNone, 0)
+		assert.Empty(t, o.log.of("verdict"), "a shorter one does")
+
+		observer.PublishLag(3*window, 2*window) // the process was stopped, and the window closed late
+		assert.Equal(t, observer.CauseUnknown, observer.Diagnose().Verdict)
+		assert.Contains(t, observer.Diagnose().Summary, "woke up to 20s late")
+		publish(2, observer.CauseNone, 0)
+		assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
+		assert.Equal(t, 4*window.Seconds(), slow()-before)
+		assert.Len(t, o.log.of("verdict"), 2)
 	})
 }
 
@@ -496,8 +519,8 @@ func TestSlowTimeIsTheVerdictsAndOutlivesAStop(t *testing.T) {
 		publish(3, observer.CauseLock, 9)
 		publish(1, observer.CauseNone, 0) // still the verdict
 		publish(5, observer.CauseNone, 0)
-		observer.PublishLag(window)
-		observer.PublishLag(window)
+		observer.PublishLag(window, 1500*time.Millisecond)
+		observer.PublishLag(window, 1500*time.Millisecond)
 		assert.Equal(t, 4*window.Seconds(), total(observer.CauseLock))
 		assert.Equal(t, window.Seconds(), total(observer.CauseUnknown))
 		metrics := collect(t, cumulative)

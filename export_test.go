@@ -45,12 +45,12 @@ func PublishWindow(length time.Duration, loads map[Cause]float64) {
 	})
 }
 
-// PublishLag does the same with a window in which goroutines woke late and
-// nothing else was measured.
-func PublishLag(length time.Duration) {
+// PublishLag does the same with a window in which goroutines woke late, half of
+// the time and once by worst, and nothing else was measured.
+func PublishLag(length, worst time.Duration) {
 	running.Load().publish(&window{
 		at: time.Now(), length: length, processors: 2, cpus: 2,
-		worstLag: 1500 * time.Millisecond, lagShare: 0.5,
+		worstLag: worst, lagShare: 0.5,
 	})
 }
 

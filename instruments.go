@@ -332,7 +332,7 @@ var catalogue = []signal{
 	{
 		name: LoadInstrument, kind: observableGauge, unit: "{unit}", attributes: []string{CauseAttribute}, fractional: true,
 		description: "The load of each cause over the last complete window: the mean number of units waiting for it; for descriptors and memory the share in use.",
-		advice:      "Stack the causes beside the number of processors: the largest is the first to look at.",
+		advice:      "Stack the causes beside the number of processors. The verdict, not the largest, is the first to look at: a cause has victims.",
 		observe:     (*collection).load,
 	},
 	{

@@ -30,10 +30,13 @@ func (c *config) findProvider(ctx context.Context, loopName string) (_ metric.Me
 		}
 	}
 	global := otel.GetMeterProvider()
-	if !enabled(global) {
-		return nil, nil, fmt.Errorf("%w: no provider is given and none is installed", ErrOff)
+	switch {
+	case enabled(global):
+		return global, nil, nil
+	case c.open != nil:
+		return nil, nil, fmt.Errorf("%w: the environment leaves the given provider off, and none is installed", ErrOff)
 	}
-	return global, nil, nil
+	return nil, nil, fmt.Errorf("%w: no provider is given and none is installed", ErrOff)
 }
 
 func (c *config) callOpen(ctx context.Context, loopName string) (provider metric.MeterProvider, shutdown func(context.Context) error, err error) {

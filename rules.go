@@ -118,7 +118,7 @@ var rules = []rule{
 		evidence: func(w *window) string {
 			return fmt.Sprintf("%.1f goroutines waited for a mutex", w.load[CauseLock])
 		},
-		advice: "Take a mutex profile: hold the lock for less, or split it.",
+		advice: "Take a goroutine profile: the stack that most share waits for it. Hold the lock for less, or split it.",
 	},
 	{
 		cause: CauseDownstream,

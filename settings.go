@@ -157,6 +157,9 @@ func resolve(options []Option) *config {
 func (c *config) switchedOff() error {
 	if v := env.Standard("OTEL_SDK_DISABLED"); strings.EqualFold(v.Text, "true") {
 		return fmt.Errorf("%w: %s is true", ErrOff, v.Name)
+	} else if v.Set() && !strings.EqualFold(v.Text, "false") {
+		// OpenTelemetry knows no other word, and leaves the SDK on.
+		c.noteUnusable(fmt.Errorf("%s is %.100q, want true or false", v.Name, v.Text))
 	}
 	for _, suffix := range []string{"ENABLED", "METRICS_ENABLED"} {
 		v := env.Gym(suffix)
