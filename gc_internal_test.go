@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"slices"
 	"sync"
@@ -251,6 +252,20 @@ func TestBeforeTheFirstCollectionAllObjectsCount(t *testing.T) {
 	assert.EqualValues(t, 800, s.since(0, 800))
 	assert.EqualValues(t, 0, s.since(1, 900))
 }
+
+func TestASampleNoticesACollection(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	m := manually(t)
+	runtime.GC()
+	m.loop.sample(time.Now())
+	for range 10_000 {
+		garbage = new([64]byte)
+	}
+	count := m.collect(t)[GCCountInstrument].(metricdata.Gauge[int64]).DataPoints[0].Value
+	assert.InDelta(t, 10_000, count, 1000, "since the collection, and not since this export")
+}
+
+var garbage *[64]byte // a place that the compiler cannot do without
 
 func TestH32AMissingRuntimeMetricIsLeftOutAlone(t *testing.T) {
 	for missing, lost := range map[int][]string{

@@ -278,17 +278,6 @@ func TestCountIsWhatWasAllocatedSinceTheLastCollection(t *testing.T) {
 	assert.Less(t, o.collect(t).require(t, observer.GCCountInstrument, generation), 1000.0)
 }
 
-func TestASampleNoticesACollection(t *testing.T) {
-	onlyForced(t)
-	o := start(t, "gc", observer.WithSampleInterval(time.Millisecond))
-	truth := collectGarbage(1)
-	require.Eventually(t, func() bool { return recordedPauses(o.reader).Count >= truth.GC }, 10*time.Second, time.Millisecond)
-	for range 10_000 {
-		garbage = new([64]byte)
-	}
-	assert.Greater(t, o.collect(t).require(t, observer.GCCountInstrument, generation), 9000.0)
-}
-
 func init() {
 	observer.ChildModes["no collector"] = func() error {
 		o, reader := observeInChild(time.Millisecond)

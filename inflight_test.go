@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -113,4 +115,61 @@ func TestRedirectedConnectShowsNoPath(t *testing.T) {
 	assert.Equal(t, "/secret/", request.Pattern, "this test is pointless where net/http has mended it")
 	assert.Equal(t, map[observer.Cancellation]int64{{Route: observer.UnmatchedRoute}: 1},
 		grown(before, observer.Requests().Counts().Cancellations))
+}
+
+// The redirect is to the cleaned path, which takes what is escaped in it.
+func TestRedirectedConnectShowsNoCleanedPath(t *testing.T) {
+	start(t, "server")
+	mux := http.NewServeMux()
+	mux.Handle("/{tenant}/{thing}/", http.NotFoundHandler())
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	for _, path := range []string{"/a/x%2f%2e%2e%2fsecret", "/a/sec%2f%2e%2fret", "//a/secret"} {
+		target, err := url.Parse("http://example.com" + path)
+		require.NoError(t, err)
+		request := httptest.NewRequest(http.MethodConnect, "/", nil).WithContext(ctx)
+		request.URL = &url.URL{Path: target.Path, RawPath: target.RawPath}
+
+		before := observer.Requests().Counts().Cancellations
+		observer.Middleware(mux).ServeHTTP(httptest.NewRecorder(), request)
+		for cancellation := range grown(before, observer.Requests().Counts().Cancellations) {
+			assert.NotContains(t, cancellation.Route, "secret", path)
+			assert.NotContains(t, cancellation.Route, "ret", path)
+		}
+	}
+}
+
+func TestRequestInFlightWithAnEscapedSlash(t *testing.T) {
+	start(t, "server", observer.WithWindow(time.Second), observer.WithSampleInterval(10*time.Millisecond))
+	held(t, httptest.NewRequest(http.MethodGet, "/a/x%2Fdelete", nil), func(handler http.Handler) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("/a/{id}", handler)
+		mux.Handle("/a/{id}/delete", http.NotFoundHandler())
+		return observer.Middleware(mux)
+	})
+	oldest := diagnosed(t)
+	require.Len(t, oldest, 1)
+	assert.Equal(t, "/a/{id}", oldest[0].Name)
+}
+
+// A diagnosis calls the route function. Whatever that does, sampling goes on.
+func TestRouteFunctionCannotStopTheSampler(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	for name, route := range map[string]func(*http.Request) string{
+		"by Goexit":     func(*http.Request) string { runtime.Goexit(); return "" },
+		"by not ending": func(*http.Request) string { <-release; return "/late" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, "server", observer.WithWindow(time.Second), observer.WithSampleInterval(10*time.Millisecond))
+			held(t, httptest.NewRequest(http.MethodGet, "/", nil), func(handler http.Handler) http.Handler {
+				return observer.Middleware(handler, observer.WithRoute(route))
+			})
+			oldest := diagnosed(t)
+			require.Len(t, oldest, 1)
+			assert.Empty(t, oldest[0].Name)
+			at := observer.Diagnose().At
+			assert.Eventually(t, func() bool { return observer.Diagnose().At.After(at) }, 20*time.Second, 50*time.Millisecond)
+		})
+	}
 }

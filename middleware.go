@@ -3,6 +3,8 @@ package observer
 import (
 	"net/http"
 	"net/url"
+	"path"
+	"strings"
 )
 
 // MiddlewareOption changes what [Middleware] does; a nil one changes nothing.
@@ -10,8 +12,10 @@ type MiddlewareOption func(*middleware)
 
 // WithRoute sets how the route of a request is found, for a router that does
 // not set [http.Request.Pattern]. The function gets the request that the
-// middleware received, after it was served, and only when its client went away
-// (or a diagnosis lists it). It returns a registered template such as
+// middleware received, after it was served, and only when its client went away.
+// A diagnosis that lists a request calls it, too, from another goroutine while
+// the handler runs: with a made-up request that has the method, host and path,
+// and neither headers nor values in its context. It returns a registered template such as
 // "/rollouts/{id}", never text of the request; a method and a host before the
 // path are cut off. Where it returns nothing or panics, the route is
 // [UnmatchedRoute].
@@ -136,7 +140,7 @@ func (m *middleware) count(counts *RequestMetrics, observed *response, left bool
 // made-up request.
 func (w *response) name() string {
 	route := w.route(func() string {
-		r := &http.Request{Method: w.method, Host: w.host, URL: &url.URL{Path: w.path}, Header: make(http.Header)}
+		r := &http.Request{Method: w.method, Host: w.host, URL: &url.URL{Path: w.path, RawPath: w.rawPath}, Header: make(http.Header)}
 		if w.router.route != nil {
 			return w.router.route(r)
 		}
@@ -156,6 +160,15 @@ func (w *response) name() string {
 	return route
 }
 
+// redirectOf is where a ServeMux redirects a CONNECT to.
+func redirectOf(name string) string {
+	clean := path.Clean("/" + name)
+	if strings.HasSuffix(name, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean + "/"
+}
+
 // route returns the path of the pattern that find gives, if it is one.
 func (w *response) route(find func() string) (route string) {
 	defer func() {
@@ -164,7 +177,7 @@ func (w *response) route(find func() string) (route string) {
 		}
 	}()
 	pattern := find()
-	if w.method == http.MethodConnect && pattern == w.path+"/" {
+	if w.method == http.MethodConnect && pattern == redirectOf(w.path) {
 		// To a CONNECT without the slash at its end a ServeMux answers with a
 		// redirect, and calls the path that it redirects to the pattern.
 		return UnmatchedRoute

@@ -90,6 +90,9 @@ var (
 // while it opens its provider, or its log handler calls Start.
 var errBusy = errors.New("observer: another Start is still opening its provider")
 
+// errGoexit stands for the outcome of application code that ended its goroutine.
+var errGoexit = errors.New("runtime.Goexit was called")
+
 // Observer is what [Start] returns: one event loop's claim on the process-wide
 // state. Its methods are safe for concurrent use and on a nil pointer.
 type Observer struct{ handle *handle }
@@ -229,9 +232,7 @@ func (h *handle) join(c *config, loopName *string) (err error) {
 	if p != nil {
 		c.noteIgnored(p)
 	} else {
-		mu.Unlock() // a Stop need not wait for the application's code
-		p, err = setUp(h.ctx, name, c)
-		mu.Lock()
+		p, err = unlocked(func() (*process, error) { return setUp(h.ctx, name, c) })
 		if err != nil {
 			return err
 		}
@@ -245,6 +246,13 @@ func (h *handle) join(c *config, loopName *string) (err error) {
 	}
 	running.Store(p)
 	return nil
+}
+
+// unlocked calls f without mu, and takes it again also where f calls Goexit.
+func unlocked(f func() (*process, error)) (*process, error) {
+	mu.Unlock() // a Stop need not wait for the application's code
+	defer mu.Lock()
+	return f()
 }
 
 // status returns what Err documents.
@@ -387,7 +395,11 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	}
 	mu.Unlock()
 	made := make(chan error, 1)
-	go func() { made <- p.instrument(before) }()
+	go func() {
+		err := errGoexit
+		defer func() { made <- err }()
+		err = p.instrument(before)
+	}()
 	timeout := time.NewTimer(setUpPatience)
 	defer timeout.Stop()
 	select {
@@ -596,9 +608,12 @@ func (p *process) close(ctx context.Context) {
 
 // attempt calls into the provider and reports what comes of it, a panic too.
 func (p *process) attempt(what string, call func() error) {
-	err := func() (err error) {
+	done := make(chan error, 1)
+	go func() { // so that a Goexit in it does not leave out the next steps
+		err := errGoexit
+		defer func() { done <- err }()
 		defer catch(&err)
-		return call()
+		err = call()
 	}()
-	p.failures.report(what, err)
+	p.failures.report(what, <-done)
 }

@@ -451,7 +451,11 @@ func TestOptionsOfALaterHandleAreIgnored(t *testing.T) {
 	assert.Len(t, log.of("INFO", "ignored", "provider", "logger"), 2)
 	assert.Empty(t, collect(t, reader))
 
-	same := observer.Start(t.Context(), "same", observer.WithLogger(first.Settings().Logger), observer.WithMeterProvider(first.provider))
+	diagnosis := observer.Start(t.Context(), "diagnosis", observer.WithLogger(log.logger()), observer.WithWindow(time.Minute), observer.WithCapture(t.TempDir()))
+	defer diagnosis.Stop()
+	assert.Len(t, log.of("INFO", "ignored", "window", "capture", "logger"), 1)
+
+	same := observer.Start(t.Context(), "same", observer.WithLogger(first.Settings().Logger), observer.WithMeterProvider(first.provider), observer.WithWindow(10*time.Second))
 	defer same.Stop()
 	assert.Empty(t, first.log.of("ignored"), "what is the same is not ignored")
 }
@@ -1316,4 +1320,36 @@ func TestRootImportsTheAPIOnly(t *testing.T) {
 			assert.False(t, strings.HasPrefix(dependency, unwanted), "the root package imports %s", dependency)
 		}
 	}
+}
+
+// Application code may end the goroutine that it is called on, as FailNow of a
+// test does. That must not take a lock, a step or a goroutine with it.
+func TestProviderThatCallsGoexit(t *testing.T) {
+	t.Run("while it is opened", func(t *testing.T) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			observer.Start(context.Background(), "test", observer.WithProvider(func(context.Context, string, observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
+				runtime.Goexit()
+				return nil, nil, nil
+			}))
+		}()
+		<-done
+		start(t, "next")
+	})
+	t.Run("in its flush", func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		provider := &hooked{MeterProvider: providerOf(reader), onFlush: func(context.Context) error { runtime.Goexit(); return nil }}
+		o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider))
+		require.NoError(t, o.Err())
+		within(t, stopBound, "Stop", o.Stop)
+		assert.Contains(t, provider.callsSoFar(), "unregister")
+		assert.Empty(t, observables(collect(t, reader)))
+	})
+	t.Run("while it makes instruments", func(t *testing.T) {
+		provider := &hooked{MeterProvider: providerOf(sdkmetric.NewManualReader()), onMeter: func() { runtime.Goexit() }}
+		o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider))
+		assert.ErrorContains(t, o.Err(), "Goexit")
+		within(t, stopBound, "Stop", o.Stop)
+	})
 }

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
+// namePatience is how long a diagnosis waits for the application to name routes.
+const namePatience = 100 * time.Millisecond
+
 // maxOldest is how many units of work a diagnosis lists.
 const maxOldest = 10
 
@@ -128,14 +131,38 @@ func (t *workTable) oldest(n int) []Work {
 	})
 	now := exactNow()
 	var oldest []Work
-	for _, w := range found {
-		listed := Work{Kind: w.kind, Age: max(0, now-w.began)}
-		if w.named != nil {
-			listed.Name = w.named.name()
-		}
-		oldest = append(oldest, listed)
+	names := namesOf(found)
+	for i, w := range found {
+		oldest = append(oldest, Work{Kind: w.kind, Name: names[i], Age: max(0, now-w.began)})
 	}
 	return oldest
+}
+
+// namesOf asks for the names of work, which calls the application's code: on a
+// goroutine of its own, so that neither a Goexit in it nor a wait can end or hold
+// up the sampler. Names that do not come in time stay empty.
+func namesOf(listed []*work) []string {
+	if len(listed) == 0 {
+		return nil
+	}
+	named := make(chan []string, 1)
+	go func() {
+		names := make([]string, len(listed))
+		defer func() { named <- names }()
+		for i, w := range listed {
+			if w.named != nil {
+				names[i] = w.named.name()
+			}
+		}
+	}()
+	timeout := time.NewTimer(namePatience)
+	defer timeout.Stop()
+	select {
+	case names := <-named:
+		return names
+	case <-timeout.C:
+		return make([]string, len(listed))
+	}
 }
 
 // oldestAge returns the age of the oldest work of a kind, if there is any.

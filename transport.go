@@ -11,6 +11,10 @@ import "net/http"
 // Request, response, body and error go through untouched, and so does
 // CloseIdleConnections to a next that has it. The hops of a redirect are counted
 // one at a time; a transport that is wrapped twice counts each request twice.
+//
+// http.DefaultTransport = observer.Transport(nil) goes on to the default before
+// it. A wrapper of another kind around Transport(nil) must not become the
+// default, since the two would call each other: give it the transport itself.
 func Transport(next http.RoundTripper) http.RoundTripper {
 	return &transport{next: next, fallback: http.DefaultTransport}
 }
@@ -43,8 +47,8 @@ func (t *transport) base() http.RoundTripper {
 	if t.next != nil {
 		return t.next
 	}
-	if http.DefaultTransport == http.RoundTripper(t) {
-		return t.fallback // http.DefaultTransport = observer.Transport(nil) must not call itself
+	if _, ours := http.DefaultTransport.(*transport); ours {
+		return t.fallback // http.DefaultTransport = observer.Transport(nil), once or twice, must not call itself
 	}
 	return http.DefaultTransport
 }

@@ -297,3 +297,17 @@ func BenchmarkTransport(b *testing.B) {
 	observe(b)
 	b.Run("observed", send(wrapped))
 }
+
+func TestTransportAsItsOwnDefaultTwice(t *testing.T) {
+	observe(t)
+	standard := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = standard })
+	http.DefaultTransport = roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusTeapot, Body: http.NoBody}, nil
+	})
+	http.DefaultTransport = observer.Transport(nil)
+	http.DefaultTransport = observer.Transport(nil)
+	response, err := http.DefaultTransport.RoundTrip(new(http.Request))
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusTeapot, response.StatusCode)
+}

@@ -25,8 +25,8 @@ type response struct {
 	// The request as one of those in flight. A handler may change what it was
 	// given while somebody asks for the route: hence the copies.
 	work
-	router             *middleware
-	method, host, path string
+	router                      *middleware
+	method, host, path, rawPath string
 
 	head       atomic.Int32 // 0 until the response starts, then its final status; negative if ctx had ended before
 	headerUsed atomic.Bool  // the handler has asked for the header
@@ -89,9 +89,62 @@ func wrap(base http.ResponseWriter, r *http.Request, router *middleware) (http.R
 			return w, w.init(base, r, router)
 		}
 	}
+	if isUnwrapOnly(base) {
+		w := new(unwrapResponse)
+		return w, w.observed.init(base, r, router)
+	}
 	w := new(http1Response)
 	observed := w.init(base, r, router)
 	return w.snoop(), observed
+}
+
+// unwrapResponse stands for a writer that has Unwrap and nothing else, the usual
+// hand-made one: http.ResponseController reaches past it.
+type unwrapResponse struct{ observed response }
+
+func (w *unwrapResponse) Header() http.Header         { return w.observed.Header() }
+func (w *unwrapResponse) WriteHeader(status int)      { w.observed.WriteHeader(status) }
+func (w *unwrapResponse) Write(p []byte) (int, error) { return w.observed.Write(p) }
+
+func (w *unwrapResponse) Unwrap() http.ResponseWriter {
+	return w.observed.behind(w.observed.base.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
+}
+
+// behind returns a writer with the methods of inner that notes what reaches it past the one
+// that the middleware received.
+func (w *response) behind(inner http.ResponseWriter) http.ResponseWriter {
+	if inner != nil && isUnwrapOnly(inner) {
+		return w.behind(inner.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
+	}
+	return httpsnoop.Wrap(inner, httpsnoop.Hooks{
+		Flush: func(flush httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() { w.start(http.StatusOK); flush() }
+		},
+		FlushError: func(flush httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc {
+			return func() error { w.start(http.StatusOK); return flush() }
+		},
+		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, buffered, err := hijack()
+				if err == nil {
+					w.hijacked.Store(true)
+				}
+				return conn, buffered, err
+			}
+		},
+	})
+}
+
+// isUnwrapOnly reports whether a writer has no optional methods of its own.
+func isUnwrapOnly(w http.ResponseWriter) bool {
+	if _, ok := w.(interface{ Unwrap() http.ResponseWriter }); !ok {
+		return false
+	}
+	switch w.(type) {
+	case http.Flusher, flushErrorer, http.Hijacker, http.Pusher, io.ReaderFrom, io.StringWriter, closeNotifier, deadliner, fullDuplexer:
+		return false
+	}
+	return true
 }
 
 func (w *response) init(base http.ResponseWriter, r *http.Request, router *middleware) *response {
@@ -99,7 +152,7 @@ func (w *response) init(base http.ResponseWriter, r *http.Request, router *middl
 	w.kind, w.named, w.router = requestWork, w, router
 	w.method, w.host = r.Method, r.Host
 	if r.URL != nil {
-		w.path = r.URL.Path
+		w.path, w.rawPath = r.URL.Path, r.URL.RawPath
 	}
 	return w
 }
