@@ -703,7 +703,8 @@ func TestRecordedOutputWriteCountsAsFarAsItLiesInTheWindow(t *testing.T) {
 	t.Run("negative", func(t *testing.T) {
 		s := opened(time.Second)
 		driverTotals.RecordOutputWrite(t.Context(), -time.Hour, 1)
-		assert.Zero(t, s.sample(windowLength).load[CauseOutputWrite])
+		driverTotals.RecordOutputWrite(t.Context(), time.Second, 1)
+		assert.InDelta(t, 1/4., s.sample(windowLength).load[CauseOutputWrite], 1e-9)
 	})
 	t.Run("in the first moments of a window", func(t *testing.T) {
 		// The coarse clock still shows the sample that opened the window.

@@ -138,6 +138,25 @@ func TestTableGrowsWithTheWork(t *testing.T) {
 	}
 }
 
+func TestNobodyWaitsForTheOneWhoGrowsTheTable(t *testing.T) {
+	var table workTable
+	var all []*work
+	for i := range table.first {
+		w := &work{kind: rolloutWork, slot: &table.first[i]}
+		w.slot.Store(w)
+		all = append(all, w)
+	}
+	table.chunks[0].Store(new(workChunk)) // whose maker has not got further
+	w := &work{kind: rolloutWork}
+	table.add(w)
+	assert.EqualValues(t, 1, table.count.Load())
+	assert.Equal(t, 1, listed(&table)[w])
+	for _, w := range append(all, w) {
+		w.done()
+	}
+	assert.Empty(t, listed(&table))
+}
+
 func TestTableKeepsNothingThatIsDone(t *testing.T) {
 	var table workTable
 	w := &work{kind: rolloutWork}
@@ -245,12 +264,15 @@ func TestAgeIsRightToASampleInterval(t *testing.T) {
 		t.Run(test.interval.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := begin(t, test.interval)
+				coarse := false
 				for range 20 {
 					time.Sleep(777 * time.Millisecond)
 					age := rolloutFor(t, 5*time.Second)
 					assert.GreaterOrEqual(t, age, 5*time.Second)
 					assert.LessOrEqual(t, age, 5*time.Second+test.off)
+					coarse = coarse || age > 5*time.Second
 				}
+				assert.Equal(t, test.off > 0, coarse, "requests look at the coarse clock")
 				o.Stop()
 			})
 		})
@@ -310,6 +332,17 @@ func TestAgeIsRightToASampleInterval(t *testing.T) {
 			<-gone
 		})
 	})
+}
+
+// A sampler that was stuck in the application's code when its Stop gave up on it
+// goes on some time later, when nobody advances the clock any more.
+func TestSampleThatOutlivesItsStopLeavesTheClockAlone(t *testing.T) {
+	o := Start(t.Context(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
+		WithSampleInterval(time.Second))
+	require.NoError(t, o.Err())
+	o.Stop()
+	o.handle.process.addToWindow(o.handle.loop, sample{at: time.Now()})
+	assert.Zero(t, coarseClock.nanos.Load())
 }
 
 func BenchmarkWorkTable(b *testing.B) {
