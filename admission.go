@@ -146,11 +146,11 @@ func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, er
 	driverTotals.drive()
 	driverTotals.waiting.begin()
 	defer driverTotals.waiting.end() // also where the limit panics
-	began := exactNow()
+	began := sinceBase()
 	err = a.wrapped().Acquire(ctx, n)
 	switch {
 	case err == nil:
-		driverTotals.recordAdmission(ctx, exactNow()-began)
+		driverTotals.recordAdmission(ctx, sinceBase()-began)
 	case ctx.Err() != nil:
 		driverTotals.abandoned.Add(1)
 	}

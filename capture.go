@@ -128,7 +128,7 @@ type capture struct {
 	recorder *trace.FlightRecorder // nil where the application records already
 
 	busy    atomic.Bool
-	last    atomic.Int64 // when the last capture began, on the exact clock; 0 before the first
+	last    atomic.Int64 // when the last capture began, on the clock of sinceBase; 0 before the first
 	writing sync.WaitGroup
 }
 
@@ -153,7 +153,7 @@ func (c *capture) begin(reason string, diagnosis Diagnosis) {
 	if c == nil {
 		return
 	}
-	now := exactNow()
+	now := sinceBase()
 	last := time.Duration(c.last.Load())
 	if last != 0 && now-last < c.cooldown || !c.busy.CompareAndSwap(false, true) {
 		return

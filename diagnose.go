@@ -55,7 +55,7 @@ type Finding struct {
 type Work struct {
 	Kind string        // "request" or "rollout"
 	Name string        // the route of a request, where it is known; never its path
-	Age  time.Duration // to the resolution of one sample interval
+	Age  time.Duration // of a request to within a second; one that began while the process was stopped or starved counts from the end of that
 }
 
 // Diagnose returns what slows this process down, over the last complete window.

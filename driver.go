@@ -33,8 +33,7 @@ type DriverMetrics struct {
 	driving   atomic.Bool // whether the process has shown itself to be a driver
 
 	// Nanoseconds of the writes that RecordOutputWrite recorded, each as far as it
-	// lies in the window that the diagnosis has open since windowOpened, on the
-	// exact clock: the coarse one stands still for most of a short window.
+	// lies in the window that the diagnosis has open since windowOpened.
 	written      atomic.Int64
 	windowOpened atomic.Int64
 }
@@ -65,10 +64,10 @@ func (m *DriverMetrics) CountResident(rollout func() error) error {
 	if m == nil {
 		return rollout()
 	}
-	m.resident.begin()
+	number := m.resident.begin()
 	defer m.resident.end()
 	w := &work{kind: rolloutWork}
-	inFlightWork.add(w)
+	inFlightWork.add(w, sinceBase(), number)
 	defer w.done()
 	return rollout()
 }
@@ -88,7 +87,7 @@ func (m *DriverMetrics) RecordOutputWrite(ctx context.Context, took time.Duratio
 	if m == nil {
 		return
 	}
-	inWindow := exactNow() - time.Duration(m.windowOpened.Load())
+	inWindow := sinceBase() - time.Duration(m.windowOpened.Load())
 	m.written.Add(int64(max(0, min(took, inWindow))))
 	m.recordOutputWrite(ctx, took, bytes)
 }
@@ -113,12 +112,12 @@ func (m *DriverMetrics) BeginOutputWrite(ctx context.Context) (end func(bytes in
 		return func(int64) {}
 	}
 	m.writing.begin()
-	began := exactNow()
+	began := sinceBase()
 	var ended atomic.Bool
 	return func(bytes int64) {
 		if ended.CompareAndSwap(false, true) {
 			m.writing.end()
-			m.recordOutputWrite(ctx, exactNow()-began, bytes)
+			m.recordOutputWrite(ctx, sinceBase()-began, bytes)
 		}
 	}
 }

@@ -56,6 +56,6 @@ func PublishLag(length, worst time.Duration) {
 
 // WorkListed returns how many units of work the table of those in flight lists.
 func WorkListed() (n int) {
-	inFlightWork.each(func(*work) { n++ })
+	inFlightWork.each(func(*work, time.Duration) { n++ })
 	return n
 }

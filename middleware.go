@@ -88,10 +88,10 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	counts.served.begin()
+	number := counts.served.begin()
 	defer counts.served.end()
 	writer, observed := wrap(w, r, m)
-	inFlightWork.add(&observed.work)
+	inFlightWork.add(&observed.work, coarseNow(), number)
 	returned := false
 	defer func() {
 		observed.done()

@@ -521,7 +521,7 @@ func (p *process) addToWindow(l *loop, s sample) {
 		return
 	}
 	if l.settings.SampleInterval <= coarseEnough {
-		coarseClock.nanos.Store(int64(s.at.Sub(clockBase)))
+		advanceCoarseClock(s.at.Sub(clockBase))
 	}
 	if w := p.loads.add(s); w != nil {
 		p.publish(w)

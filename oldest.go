@@ -1,7 +1,7 @@
 package observer
 
 import (
-	"math/rand/v2"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -19,7 +19,7 @@ const maxOldest = 10
 // allocates anyway. The fields are set before it is added and never change.
 type work struct {
 	kind  string        // one of the two below
-	began time.Duration // on the coarse clock
+	began time.Duration // since clockBase
 	named namer         // nil for work without a name
 
 	slot *atomic.Pointer[work] // where it is listed; its owner's alone
@@ -37,9 +37,9 @@ type namer interface{ name() string }
 var inFlightWork workTable
 
 // workTable is a set that costs an addition and a removal a few atomic
-// operations and no lock: each takes a slot at random. It grows with the work in
-// flight, up to maxChunks, half a mebibyte; what finds no slot there is not
-// listed.
+// operations and no lock: each takes a slot that its number leads to. It grows
+// with the work in flight, up to maxChunks, half a mebibyte; what finds no slot
+// there is not listed.
 //
 // The second-best way is a linked list behind a mutex, in order of age by
 // itself. It makes every request of every core wait for the same cache line.
@@ -61,9 +61,12 @@ const (
 
 type workChunk [slotsPerChunk]atomic.Pointer[work]
 
-// add lists w until done. The clock is coarse: see coarseClock.
-func (t *workTable) add(w *work) {
-	w.began = coarseNow()
+// add lists w, which began at a time since clockBase, until done. Numbers count
+// the work that begins: what begins at the same time on several cores is led to
+// different slots.
+func (t *workTable) add(w *work, began time.Duration, number int64) {
+	w.began = began
+	r := uint64(number) // a random number, as far as slots are concerned
 	for {
 		beyond := t.count.Load()
 		tries := slotTries
@@ -71,15 +74,15 @@ func (t *workTable) add(w *work) {
 			tries = lastTries
 		}
 		for range tries {
-			r := rand.Uint64()
+			r = (r ^ r>>32) * 0x9E3779B97F4A7C15 // the golden ratio leads neighbours far apart
 			chunk := &t.first
 			if beyond > 0 {
-				// The high half, scaled to the number of chunks.
-				if i := int32(r >> 32 * uint64(beyond+1) >> 32); i > 0 {
+				// The low half, scaled to the number of chunks.
+				if i := int32(r & math.MaxUint32 * uint64(beyond+1) >> 32); i > 0 {
 					chunk = t.chunks[i-1].Load()
 				}
 			}
-			slot := &chunk[r%slotsPerChunk]
+			slot := &chunk[r>>32%slotsPerChunk]
 			if slot.Load() == nil && slot.CompareAndSwap(nil, w) {
 				w.slot = slot
 				return
@@ -100,8 +103,9 @@ func (w *work) done() {
 	}
 }
 
-// each calls f with all that is listed.
-func (t *workTable) each(f func(*work)) {
+// each calls f with all that is listed, and when that began.
+func (t *workTable) each(f func(w *work, began time.Duration)) {
+	held := heldUp.Load()
 	for i := range t.count.Load() + 1 {
 		chunk := &t.first
 		if i > 0 {
@@ -109,7 +113,7 @@ func (t *workTable) each(f func(*work)) {
 		}
 		for slot := range chunk {
 			if w := chunk[slot].Load(); w != nil {
-				f(w)
+				f(w, held.corrected(w))
 			}
 		}
 	}
@@ -119,21 +123,19 @@ func (t *workTable) each(f func(*work)) {
 // oldest first.
 func (t *workTable) oldest(n int) []Work {
 	var found []*work
-	t.each(func(w *work) {
-		if len(found) == n && found[n-1].began <= w.began {
-			return
+	var begins []time.Duration
+	t.each(func(w *work, began time.Duration) {
+		i, _ := slices.BinarySearch(begins, began)
+		if i < n {
+			begins = slices.Insert(begins[:min(len(begins), n-1)], i, began)
+			found = slices.Insert(found[:min(len(found), n-1)], i, w)
 		}
-		i, _ := slices.BinarySearchFunc(found, w.began, func(other *work, began time.Duration) int {
-			return int(min(max(other.began-began, -1), 1))
-		})
-		found = slices.Insert(found, i, w)
-		found = found[:min(len(found), n)]
 	})
-	now := exactNow()
+	now := sinceBase()
 	var oldest []Work
 	names := namesOf(found)
 	for i, w := range found {
-		oldest = append(oldest, Work{Kind: w.kind, Name: names[i], Age: max(0, now-w.began)})
+		oldest = append(oldest, Work{Kind: w.kind, Name: names[i], Age: max(0, now-begins[i])})
 	}
 	return oldest
 }
@@ -167,35 +169,71 @@ func namesOf(listed []*work) []string {
 
 // oldestAge returns the age of the oldest work of a kind, if there is any.
 func (t *workTable) oldestAge(kind string) (age time.Duration, any bool) {
-	now := exactNow()
-	t.each(func(w *work) {
+	now := sinceBase()
+	t.each(func(w *work, began time.Duration) {
 		if w.kind == kind {
-			age, any = max(age, now-w.began), true
+			age, any = max(age, now-began), true
 		}
 	})
 	return age, any
 }
 
-// clockBase is what the two clocks below count from.
-var clockBase = time.Now()
-
-// coarseClock is the time of the last sample, for those who cannot afford to
-// look at a clock: a request looks here for a tenth of the price. It is 0 while
-// nothing advances it often enough.
+// coarseClock is the time of the last sample, for requests, which cannot afford
+// to look at a clock: this costs them a tenth. It is 0 while nothing advances it
+// often enough. Rollouts are few and long, and look.
 var coarseClock struct {
 	_     cpu.CacheLinePad // read by every core, written by one, ten times a second
 	nanos atomic.Int64
 	_     cpu.CacheLinePad
 }
 
-// coarseEnough is the longest sample interval that may stand in for a clock.
+// coarseEnough is how long the coarse clock may stand still.
 const coarseEnough = time.Second
 
 func coarseNow() time.Duration {
 	if now := coarseClock.nanos.Load(); now != 0 {
 		return time.Duration(now)
 	}
-	return exactNow()
+	return sinceBase()
 }
 
-func exactNow() time.Duration { return time.Since(clockBase) }
+// holdUps are times for which the coarse clock stood still for too long, because
+// the process was stopped or starved: when each began, and when it ended. A
+// request that began then may have done so at any moment of it. It counts from
+// the end: an age must not be exaggerated, and least by all of a long stop.
+type holdUps map[time.Duration]time.Duration
+
+// heldUp holds those that work in flight began in. A map in it never changes.
+var heldUp atomic.Pointer[holdUps]
+
+func (h *holdUps) corrected(w *work) time.Duration {
+	if h != nil && w.kind == requestWork {
+		if end, found := (*h)[w.began]; found {
+			return end
+		}
+	}
+	return w.began
+}
+
+// advanceCoarseClock sets the clock to the time of a sample. Samplers take turns.
+func advanceCoarseClock(now time.Duration) {
+	before := time.Duration(coarseClock.nanos.Swap(int64(now)))
+	if before == 0 || now-before <= coarseEnough {
+		return
+	}
+	kept := holdUps{before: now}
+	if held := heldUp.Load(); held != nil {
+		inFlightWork.each(func(w *work, _ time.Duration) {
+			if end, found := (*held)[w.began]; found {
+				kept[w.began] = end
+			}
+		})
+	}
+	heldUp.Store(&kept)
+}
+
+// clockBase is what both clocks count from.
+var clockBase = time.Now()
+
+// sinceBase is the present on the monotonic clock, in one word.
+func sinceBase() time.Duration { return time.Since(clockBase) }

@@ -2,6 +2,9 @@ package observer
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,10 +19,15 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
+// added numbers the work that the tests add.
+var added atomic.Int64
+
+func list(t *workTable, w *work) { t.add(w, sinceBase(), added.Add(1)) }
+
 // listed counts how often each unit of work is in a table.
 func listed(t *workTable) map[*work]int {
 	found := make(map[*work]int)
-	t.each(func(w *work) { found[w]++ })
+	t.each(func(w *work, _ time.Duration) { found[w]++ })
 	return found
 }
 
@@ -27,8 +35,8 @@ func TestWorkIsListedUntilDone(t *testing.T) {
 	var table workTable
 	assert.Empty(t, listed(&table))
 	a, b := &work{kind: requestWork}, &work{kind: rolloutWork}
-	table.add(a)
-	table.add(b)
+	list(&table, a)
+	list(&table, b)
 	assert.Equal(t, map[*work]int{a: 1, b: 1}, listed(&table))
 	a.done()
 	assert.Equal(t, map[*work]int{b: 1}, listed(&table))
@@ -61,14 +69,14 @@ func TestNoWorkIsLostBelowTheTablesCapacity(t *testing.T) {
 		adders.Go(func() {
 			for range each {
 				w := &work{kind: rolloutWork}
-				table.add(w)
+				list(&table, w)
 				all[i] = append(all[i], w)
 			}
 			for range turns { // as many come as go
 				for j, w := range all[i] {
 					w.done()
 					all[i][j] = &work{kind: rolloutWork}
-					table.add(all[i][j])
+					list(&table, all[i][j])
 				}
 			}
 		})
@@ -92,7 +100,7 @@ func TestTableIsBounded(t *testing.T) {
 	var all []*work
 	for range capacity + slotsPerChunk {
 		w := &work{kind: rolloutWork}
-		table.add(w)
+		list(&table, w)
 		all = append(all, w)
 	}
 	assert.EqualValues(t, maxChunks-1, table.count.Load())
@@ -110,14 +118,14 @@ func TestTableIsBounded(t *testing.T) {
 		w.done()
 	}
 	assert.Empty(t, listed(&table))
-	table.add(all[0])
+	list(&table, all[0])
 	assert.Len(t, listed(&table), 1)
 }
 
 func TestTableGrowsWithTheWork(t *testing.T) {
 	var table workTable
 	for range slotsPerChunk / 4 {
-		table.add(new(work))
+		list(&table, new(work))
 	}
 	assert.Zero(t, table.count.Load(), "a quarter fills the first chunk")
 
@@ -126,7 +134,7 @@ func TestTableGrowsWithTheWork(t *testing.T) {
 	for range 64 {
 		adders.Go(func() {
 			for range slotsPerChunk / 16 {
-				together.add(new(work))
+				list(&together, new(work))
 			}
 		})
 	}
@@ -148,7 +156,7 @@ func TestNobodyWaitsForTheOneWhoGrowsTheTable(t *testing.T) {
 	}
 	table.chunks[0].Store(new(workChunk)) // whose maker has not got further
 	w := &work{kind: rolloutWork}
-	table.add(w)
+	list(&table, w)
 	assert.EqualValues(t, 1, table.count.Load())
 	assert.Equal(t, 1, listed(&table)[w])
 	for _, w := range append(all, w) {
@@ -160,7 +168,7 @@ func TestNobodyWaitsForTheOneWhoGrowsTheTable(t *testing.T) {
 func TestTableKeepsNothingThatIsDone(t *testing.T) {
 	var table workTable
 	w := &work{kind: rolloutWork}
-	table.add(w)
+	list(&table, w)
 	pointer := weak.Make(w)
 	w.done()
 	w = nil
@@ -175,21 +183,21 @@ func TestAddingAndRemovingWorkAllocatesNothing(t *testing.T) {
 	var table workTable
 	w := &work{kind: rolloutWork}
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
-		table.add(w)
+		list(&table, w)
 		w.done()
 	}))
 }
 
 func TestOldestComesFirst(t *testing.T) {
 	var table workTable
-	began := exactNow()
+	began := sinceBase()
 	order := []int{5, 0, 11, 3, 8, 1, 10, 2, 7, 4, 9, 6, 12}
 	for _, i := range order {
 		w := &work{kind: rolloutWork, named: nameOfTest(fmt.Sprint(i))}
 		if i%2 == 0 {
 			w.kind, w.named = requestWork, nil
 		}
-		table.add(w)
+		list(&table, w)
 		w.began = began - time.Duration(100-i)*time.Minute
 	}
 	for n := 1; n < 15; n++ {
@@ -221,8 +229,8 @@ func (n nameOfTest) name() string { return string(n) }
 func TestAgeIsNeverNegative(t *testing.T) {
 	var table workTable
 	w := &work{kind: rolloutWork}
-	table.add(w)
-	w.began = exactNow() + time.Hour // added after the reader has looked at the clock
+	list(&table, w)
+	w.began = sinceBase() + time.Hour // added after the reader has looked at the clock
 	assert.Zero(t, table.oldest(1)[0].Age)
 	age, any := table.oldestAge(rolloutWork)
 	assert.True(t, any)
@@ -246,7 +254,32 @@ func rolloutFor(t *testing.T, passes time.Duration) time.Duration {
 	return oldest[0].Age
 }
 
-func TestAgeIsRightToASampleInterval(t *testing.T) {
+// beginUntilDone begins a rollout and a request, which last until the function
+// that it returns is called.
+func beginUntilDone() (end func()) {
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	driver := Driver()
+	running.Go(func() { driver.CountResident(func() error { <-ended; return nil }) })
+	running.Go(func() {
+		Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended })).
+			ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	})
+	synctest.Wait()
+	return func() {
+		close(ended)
+		running.Wait()
+	}
+}
+
+// ages returns those of the rollout and the request that are in flight.
+func ages() (rollout, request time.Duration) {
+	rollout, _ = inFlightWork.oldestAge(rolloutWork)
+	request, _ = inFlightWork.oldestAge(requestWork)
+	return rollout, request
+}
+
+func TestAgesAreRight(t *testing.T) {
 	begin := func(t *testing.T, interval time.Duration) *Observer {
 		o := Start(t.Context(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
 			WithSampleInterval(interval), WithWindow(time.Hour))
@@ -257,7 +290,7 @@ func TestAgeIsRightToASampleInterval(t *testing.T) {
 		interval, off time.Duration
 	}{
 		{10 * time.Millisecond, 12 * time.Millisecond},
-		{time.Second, 1200 * time.Millisecond},
+		{800 * time.Millisecond, 960 * time.Millisecond},
 		{time.Second + 1, 0}, // too seldom: requests look at the clock themselves
 		{time.Hour, 0},
 	} {
@@ -267,28 +300,40 @@ func TestAgeIsRightToASampleInterval(t *testing.T) {
 				coarse := false
 				for range 20 {
 					time.Sleep(777 * time.Millisecond)
-					age := rolloutFor(t, 5*time.Second)
-					assert.GreaterOrEqual(t, age, 5*time.Second)
-					assert.LessOrEqual(t, age, 5*time.Second+test.off)
-					coarse = coarse || age > 5*time.Second
+					end := beginUntilDone()
+					time.Sleep(5 * time.Second)
+					rollout, request := ages()
+					assert.Equal(t, 5*time.Second, rollout)
+					assert.GreaterOrEqual(t, request, 5*time.Second)
+					assert.LessOrEqual(t, request, 5*time.Second+test.off)
+					coarse = coarse || request > 5*time.Second
+					end()
 				}
 				assert.Equal(t, test.off > 0, coarse, "requests look at the coarse clock")
 				o.Stop()
 			})
 		})
 	}
+	exactly := func(t *testing.T, why string) {
+		end := beginUntilDone()
+		time.Sleep(5 * time.Second)
+		rollout, request := ages()
+		assert.Equal(t, 5*time.Second, rollout, why)
+		assert.Equal(t, 5*time.Second, request, why)
+		end()
+	}
 	t.Run("without a sampler", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, err := Acquire(t.Context(), WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
 			require.NoError(t, err)
 			time.Sleep(time.Hour)
-			assert.Equal(t, 5*time.Second, rolloutFor(t, 5*time.Second))
+			exactly(t, "there was none")
 
 			o := begin(t, 100*time.Millisecond)
 			time.Sleep(time.Minute)
 			o.Stop()
 			time.Sleep(time.Hour)
-			assert.Equal(t, 5*time.Second, rolloutFor(t, 5*time.Second), "the clock of a loop that has stopped stands still")
+			exactly(t, "the clock of a loop that has stopped stands still")
 			p.Release()
 		})
 	})
@@ -298,16 +343,18 @@ func TestAgeIsRightToASampleInterval(t *testing.T) {
 			time.Sleep(time.Minute)
 			quick.Stop()
 			time.Sleep(30 * time.Minute)
-			assert.Equal(t, 5*time.Second, rolloutFor(t, 5*time.Second))
+			exactly(t, "the oldest is slow")
 
 			quick = begin(t, 100*time.Millisecond)
 			time.Sleep(time.Minute)
-			assert.Equal(t, 5*time.Second, rolloutFor(t, 5*time.Second), "the oldest is still the slow one")
+			exactly(t, "the oldest is still the slow one")
 			slow.Stop()
 			time.Sleep(time.Minute)
-			age := rolloutFor(t, 5*time.Second)
-			assert.GreaterOrEqual(t, age, 5*time.Second)
-			assert.LessOrEqual(t, age, 5120*time.Millisecond)
+			end := beginUntilDone()
+			time.Sleep(5 * time.Second)
+			_, request := ages()
+			assert.InDelta(t, float64(5*time.Second), float64(request), float64(120*time.Millisecond))
+			end()
 			quick.Stop()
 		})
 	})
@@ -315,22 +362,63 @@ func TestAgeIsRightToASampleInterval(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := begin(t, 100*time.Millisecond)
 			time.Sleep(time.Minute)
-			driver := Driver()
-			ended, gone := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(gone)
-				driver.CountResident(func() error { <-ended; return nil })
-			}()
+			end := beginUntilDone()
 			time.Sleep(time.Minute)
 			o.Stop()
 			time.Sleep(time.Hour)
 			o = begin(t, 100*time.Millisecond)
 			time.Sleep(time.Minute)
-			assert.InDelta(t, float64(62*time.Minute), float64(inFlightWork.oldest(1)[0].Age), float64(120*time.Millisecond))
+			rollout, request := ages()
+			assert.Equal(t, 62*time.Minute, rollout)
+			assert.InDelta(t, float64(62*time.Minute), float64(request), float64(120*time.Millisecond))
+			end()
 			o.Stop()
-			close(ended)
-			<-gone
 		})
+	})
+}
+
+// What a stopped process looks like from within: a sample comes late, and what
+// began before it finds a clock that stood still.
+func TestAgesAreRightAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := Acquire(t.Context(), WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
+		require.NoError(t, err)
+		defer p.Release()
+		defer heldUp.Store(nil)
+		defer coarseClock.nanos.Store(0)
+
+		time.Sleep(time.Second)
+		advanceCoarseClock(sinceBase())
+		endFirst := beginUntilDone()
+		time.Sleep(time.Second)
+		advanceCoarseClock(sinceBase())
+		time.Sleep(time.Hour) // nobody runs
+		endSecond := beginUntilDone()
+		time.Sleep(10 * time.Millisecond)
+		advanceCoarseClock(sinceBase())
+		time.Sleep(time.Minute)
+
+		requestAges := func() (all []time.Duration) {
+			for _, w := range inFlightWork.oldest(10) {
+				if w.Kind == requestWork {
+					all = append(all, w.Age)
+				}
+			}
+			return all
+		}
+		const hourLater = time.Hour + time.Minute + time.Second + 10*time.Millisecond
+		assert.Equal(t, []time.Duration{hourLater, time.Minute}, requestAges())
+
+		advanceCoarseClock(sinceBase()) // late, too: what is known of the first must stay
+		time.Sleep(time.Minute)
+		advanceCoarseClock(sinceBase())
+		assert.Equal(t, []time.Duration{hourLater + time.Minute, 2 * time.Minute}, requestAges())
+
+		endFirst()
+		endSecond()
+		time.Sleep(time.Minute)
+		advanceCoarseClock(sinceBase())
+		assert.Len(t, *heldUp.Load(), 1, "nothing is in flight that began in an earlier one")
 	})
 }
 
@@ -346,18 +434,20 @@ func TestSampleThatOutlivesItsStopLeavesTheClockAlone(t *testing.T) {
 }
 
 func BenchmarkWorkTable(b *testing.B) {
-	coarseClock.nanos.Store(int64(exactNow())) // as while a sampler runs
+	coarseClock.nanos.Store(int64(sinceBase())) // as while a sampler runs
 	defer coarseClock.nanos.Store(0)
 	for _, inFlight := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("inFlight=%d", inFlight), func(b *testing.B) {
 			var table workTable
 			for range inFlight - 1 {
-				table.add(&work{kind: requestWork})
+				list(&table, &work{kind: requestWork})
 			}
 			w := &work{kind: requestWork}
+			number := int64(0)
 			b.ReportAllocs()
 			for b.Loop() {
-				table.add(w)
+				number++
+				table.add(w, coarseNow(), number)
 				w.done()
 			}
 		})
@@ -367,8 +457,10 @@ func BenchmarkWorkTable(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(loop *testing.PB) {
 			w := &work{kind: requestWork}
+			number := rand.Int64N(1 << 32)
 			for loop.Next() {
-				table.add(w)
+				number++
+				table.add(w, coarseNow(), number)
 				w.done()
 			}
 		})
@@ -378,7 +470,7 @@ func BenchmarkWorkTable(b *testing.B) {
 func BenchmarkOldest(b *testing.B) {
 	var table workTable
 	for range 10_000 {
-		table.add(&work{kind: requestWork})
+		list(&table, &work{kind: requestWork})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -123,8 +123,9 @@ type inFlight struct {
 	_     cpu.CacheLinePad
 }
 
-func (f *inFlight) begin() { f.begun.Add(1) }
-func (f *inFlight) end()   { f.ended.Add(1) }
+// begin returns how many have begun with this one.
+func (f *inFlight) begin() (number int64) { return f.begun.Add(1) }
+func (f *inFlight) end()                  { f.ended.Add(1) }
 
 // now returns how many are in flight. What has ended is read first: the other
 // way round, something that begins and ends in between would make it negative.
