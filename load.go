@@ -79,16 +79,23 @@ type loads struct {
 	machine machineSource
 	failed  func(cause string, err error)
 
-	mu      sync.Mutex // the samplers take turns; no callback takes it
-	began   time.Time
-	sums    sampleSums
-	before  standing
-	gc      float64 // the load of gc in the window before
-	runtime runtimeReader
+	mu       sync.Mutex // the samplers take turns; no callback takes it
+	began    time.Time
+	sums     sampleSums
+	before   standing
+	gc       float64 // the load of gc in the window before
+	runtime  runtimeReader
+	failures []failedReading // to be reported
+}
+
+type failedReading struct {
+	cause string
+	err   error
 }
 
 // begin opens a window.
 func (l *loads) begin(now time.Time) {
+	defer l.report() // once the lock is free: see log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gc = 0
@@ -98,19 +105,33 @@ func (l *loads) begin(now time.Time) {
 // add takes one sample, and returns the window that it completes, if it does.
 func (l *loads) add(s sample) *window {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.sums.add(s)
 	if s.at.Sub(l.began) < l.every {
+		l.mu.Unlock()
 		return nil
 	}
+	defer l.report() // once the lock is free: see log
+	defer l.mu.Unlock()
 	now := l.read()
 	w := newWindow(l.began, s.at, l.before, now, &l.sums)
-	w.smoothGC(l.gc, now.cycles-l.before.cycles)
+	w.smoothGC(l.gc, now.cycles-l.before.cycles, now.collecting)
 	l.gc = w.load[CauseGC]
 	l.open(s.at, now)
 	return w
 }
 
+// report reports the readings that failed.
+func (l *loads) report() {
+	l.mu.Lock()
+	failed := l.failures
+	l.failures = nil
+	l.mu.Unlock()
+	for _, f := range failed {
+		l.failed(f.cause, f.err)
+	}
+}
+
+// open begins a window; l.mu is held.
 func (l *loads) open(at time.Time, now standing) {
 	l.began, l.before = at, now
 	l.sums = sampleSums{}
@@ -178,15 +199,18 @@ type standing struct {
 	collector, stopped, locked   maybe
 	steal, machine               maybe // ticks
 	throttledPeriods             int64
+	throttlingFailed             bool  // for another reason than that there is none
 	cycles, limited              int64 // collections; the last one at which the limiter was on
+	collecting                   bool  // a collection may be under way
 	outboundEnded                int64
 	written                      time.Duration // see DriverMetrics.written
 	descriptors, descriptorLimit maybe
 	memory                       memoryUse
 }
 
-// read takes a reading of everything. What fails is reported, unless this
-// platform has no such thing, and leaves its cause unmeasured.
+// read takes a reading of everything; l.mu is held. What fails is to be
+// reported, unless this platform has no such thing, and leaves its cause
+// unmeasured.
 func (l *loads) read() standing {
 	var s standing
 	r := &l.runtime
@@ -197,6 +221,7 @@ func (l *loads) read() standing {
 	s.locked = r.value(mutexWait)
 	s.cycles = int64(r.value(collectionCycles).value)
 	s.limited = int64(r.value(limiterEnabled).value)
+	s.collecting = mayBeCollecting(r.value(heapLive).value, r.value(heapGoal).value, r.value(heapObjects).value)
 	s.memory = r.memoryUse()
 
 	user, system, err := l.process.cpuTime()
@@ -205,6 +230,7 @@ func (l *loads) read() standing {
 	s.runDelay = l.reading(string(CauseCPUContended), delay.Seconds(), err)
 	throttled, periods, err := l.machine.throttled()
 	s.throttled = l.reading(string(CauseCPUThrottled), throttled.Seconds(), err)
+	s.throttlingFailed = err != nil && !errors.Is(err, errors.ErrUnsupported)
 	s.throttledPeriods = periods
 	limit, err := l.machine.cpuLimit()
 	l.reading("CPU limit", limit, err)
@@ -231,9 +257,9 @@ func (l *loads) read() standing {
 	return s
 }
 
-func (l *loads) reading(name string, value float64, err error) maybe {
+func (l *loads) reading(cause string, value float64, err error) maybe {
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		l.failed(name, err)
+		l.failures = append(l.failures, failedReading{cause, err})
 	}
 	return maybe{value, err == nil}
 }
@@ -278,8 +304,9 @@ func newWindow(began, ended time.Time, before, after standing, sums *sampleSums)
 	set(CauseCPUThrottled, throttled)
 	delay := after.runDelay.growth(before.runDelay).over(seconds)
 	// What the quota stopped is in the run delay, in a way that depends on the
-	// kernel: then it says nothing of others. The rule needs the own CPU, too.
-	delay.known = delay.known && cpu.known && throttled.value < throttledBarely
+	// kernel: then it says nothing of others. Where a quota could not be read,
+	// it may have. The rule needs the own CPU, too.
+	delay.known = delay.known && cpu.known && throttled.value < throttledBarely && !after.throttlingFailed
 	set(CauseCPUContended, delay)
 	set(CauseGC, after.collector.growth(before.collector).over(seconds))
 	stopped := after.stopped.growth(before.stopped).over(seconds / w.processors)
@@ -320,14 +347,14 @@ const throttledBarely = 0.01
 // smoothGC mends the load of the collector in a window without a finished
 // collection: the runtime counts a collection's CPU when it ends, so that a long
 // one would read as nothing and then as too much. The load of the window before
-// goes on if that was high, as far as the process used CPU at all: one that
-// turned idle does not collect either.
-func (w *window) smoothGC(before float64, finished int64) {
+// goes on if that was high and a collection may be under way, as far as the
+// process used CPU at all.
+func (w *window) smoothGC(before float64, finished int64, collecting bool) {
 	load, measured := w.load[CauseGC]
 	if !measured {
 		return
 	}
-	if finished == 0 && before >= gcGoesOn*w.processors {
+	if finished == 0 && collecting && before >= gcGoesOn*w.processors {
 		load = min(before, w.cpu)
 	}
 	w.load[CauseGC] = min(load, w.processors)
@@ -336,10 +363,19 @@ func (w *window) smoothGC(before float64, finished int64) {
 // gcGoesOn is the load of P from which on a collection may last for a window.
 const gcGoesOn = 0.2
 
+// mayBeCollecting reports whether a collection may be under way, given what the
+// last one left alive, the goal, and what is on the heap now, in bytes. The
+// runtime does not tell. But by itself it begins none before the heap has grown
+// by seven tenths of the way to the goal (minTriggerRatioNum in its pacer).
+func mayBeCollecting(live, goal, objects float64) bool {
+	return objects >= live+0.7*(goal-live)
+}
+
 // runtimeReader reads what a window needs of the runtime. It allocates nothing
 // after its first use.
 type runtimeReader struct {
 	samples [len(windowMetrics)]metrics.Sample
+	fetch   func([]metrics.Sample) // nil for metrics.Read; a seam for tests
 }
 
 const (
@@ -352,6 +388,7 @@ const (
 	collectionCycles
 	limiterEnabled
 	heapLive
+	heapGoal
 	memoryLimit
 	memoryTotal
 	heapObjects
@@ -371,6 +408,7 @@ var windowMetrics = [windowMetricCount]string{
 	collectionCycles: gcCyclesMetric,
 	limiterEnabled:   "/gc/limiter/last-enabled:gc-cycle",
 	heapLive:         "/gc/heap/live:bytes",
+	heapGoal:         "/gc/heap/goal:bytes",
 	memoryLimit:      "/gc/gomemlimit:bytes",
 	memoryTotal:      "/memory/classes/total:bytes",
 	heapObjects:      "/memory/classes/heap/objects:bytes",
@@ -383,7 +421,11 @@ func (r *runtimeReader) read() {
 	for i, name := range windowMetrics {
 		r.samples[i].Name = name
 	}
-	metrics.Read(r.samples[:])
+	if r.fetch == nil {
+		metrics.Read(r.samples[:])
+		return
+	}
+	r.fetch(r.samples[:])
 }
 
 func (r *runtimeReader) value(i int) maybe { return reading(r.samples[i].Value) }

@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -295,24 +297,26 @@ func TestCollectorsLoadGoesOnWhileACollectionLasts(t *testing.T) {
 		load     float64
 		cpu      float64
 		finished int64
+		between  bool // two collections
 		want     float64
 	}{
-		{"a collection finished", 1.2, 0.9, 2, 1, 0.9},
-		{"none finished after a quiet window", 0.39, 0, 2, 0, 0},
-		{"none finished after a busy window", 0.4, 0, 2, 0, 0.4},
-		{"none finished and less CPU used than before", 1.2, 0, 0.7, 0, 0.7},
-		{"none finished and idle after a storm", 1.2, 0, 0.01, 0, 0.01},
-		{"a long one that is counted when it ends", 0, 5.5, 2, 1, 2},
+		{"a collection finished", 1.2, 0.9, 2, 1, false, 0.9},
+		{"none finished after a quiet window", 0.39, 0, 2, 0, false, 0},
+		{"none finished after a busy window", 0.4, 0, 2, 0, false, 0.4},
+		{"none finished and less CPU used than before", 1.2, 0, 0.7, 0, false, 0.7},
+		{"none finished and idle after a storm", 1.2, 0, 0.01, 0, false, 0.01},
+		{"a long one that is counted when it ends", 0, 5.5, 2, 1, false, 2},
+		{"none under way, and busy with something else after a storm", 1.2, 0, 2, 0, true, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &window{load: map[Cause]float64{CauseGC: test.load}, processors: 2, cpu: test.cpu}
-			w.smoothGC(test.before, test.finished)
+			w.smoothGC(test.before, test.finished, !test.between)
 			assert.Equal(t, test.want, w.load[CauseGC])
 		})
 	}
 	t.Run("unmeasured stays so", func(t *testing.T) {
 		w := &window{load: map[Cause]float64{}, processors: 2, cpu: 2}
-		w.smoothGC(2, 0)
+		w.smoothGC(2, 0, true)
 		assert.NotContains(t, w.load, CauseGC)
 	})
 }
@@ -386,7 +390,7 @@ func TestNoLoadAndNoSentenceIsEverNotANumber(t *testing.T) {
 	for name, change := range strangeStandings() {
 		t.Run(name, func(t *testing.T) {
 			w := windowOf(change)
-			w.smoothGC(1, 0)
+			w.smoothGC(1, 0, true)
 			for cause, load := range w.load {
 				assert.False(t, math.IsNaN(load) || math.IsInf(load, 0) || load < 0, "%s is %v", cause, load)
 			}
@@ -417,12 +421,13 @@ type stubMachine struct {
 	ticks             kernel.MachineTime
 	limit             int64
 
-	failed error // of every reading
+	failed           error // of every reading
+	throttlingFailed error
 }
 
 func (m *stubMachine) runDelay() (time.Duration, error) { return m.delay, m.failed }
 func (m *stubMachine) throttled() (time.Duration, int64, error) {
-	return m.throttling, m.periods, m.failed
+	return m.throttling, m.periods, cmp.Or(m.failed, m.throttlingFailed)
 }
 func (m *stubMachine) memory() (kernel.MemoryUse, error) { return m.use, m.failed }
 func (m *stubMachine) time() (kernel.MachineTime, error) { return m.ticks, m.failed }
@@ -547,6 +552,13 @@ func TestSamplesOfTheWindowBeforeAreForgotten(t *testing.T) {
 func TestWindowWithoutAFinishedCollectionGoesOnWithTheLoadBefore(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	s := newStubbed(t)
+	collecting := true
+	s.loads.runtime.fetch = func(samples []metrics.Sample) {
+		metrics.Read(samples)
+		if collecting { // which is so when the heap is full up to its goal
+			samples[heapGoal] = samples[heapObjects]
+		}
+	}
 	busy := float64(runtime.GOMAXPROCS(0))
 	s.loads.before.collector.value -= busy * windowLength.Seconds() // as if it had done that since
 	s.loads.before.cycles--
@@ -554,6 +566,8 @@ func TestWindowWithoutAFinishedCollectionGoesOnWithTheLoadBefore(t *testing.T) {
 
 	s.process.user += busy * windowLength.Seconds()
 	assert.InDelta(t, busy, s.sample(windowLength).load[CauseGC], 1e-6)
+	s.process.user += busy * windowLength.Seconds()
+	assert.InDelta(t, busy, s.sample(windowLength).load[CauseGC], 1e-6, "it may take many windows")
 	assert.Zero(t, s.sample(windowLength).load[CauseGC], "the process is idle")
 	s.process.user += busy * windowLength.Seconds()
 	assert.Zero(t, s.sample(windowLength).load[CauseGC], "and what it does then is not collecting")
@@ -564,6 +578,13 @@ func TestWindowWithoutAFinishedCollectionGoesOnWithTheLoadBefore(t *testing.T) {
 	s.loads.begin(s.now)
 	s.process.user += busy * windowLength.Seconds()
 	assert.Zero(t, s.sample(windowLength).load[CauseGC], "another Start begins anew")
+
+	s.loads.before.collector.value -= busy * windowLength.Seconds()
+	s.loads.before.cycles--
+	s.sample(windowLength)
+	collecting = false
+	s.process.user += busy * windowLength.Seconds()
+	assert.Zero(t, s.sample(windowLength).load[CauseGC], "it computes, and no collection can be under way")
 }
 
 func TestUsableCPUsAreTheSmallestOfWhatLimitsThem(t *testing.T) {
@@ -595,6 +616,39 @@ func TestFailingSourceIsLoggedOnceAndItsCauseIsUnmeasured(t *testing.T) {
 	s.machine.delay, s.process.user = time.Hour, 1e6 // in a window of which one end is not known
 	assert.ElementsMatch(t, []Cause{CauseCPUContended, CauseCPUThrottled}, unmeasured(s.sample(windowLength)))
 	assert.Empty(t, unmeasured(s.sample(windowLength)))
+}
+
+func TestLogHandlerMayTakeASampleItself(t *testing.T) {
+	s := newStubbed(t)
+	said := 0
+	s.loads.failed = func(string, error) {
+		if said++; said == 1 {
+			s.loads.begin(s.now) // as a handler does that calls Start
+		}
+	}
+	s.machine.failed = errOfSource
+	s.sample(windowLength)
+	assert.Positive(t, said)
+}
+
+func TestRunDelayIsUnreadableWhereThrottlingIs(t *testing.T) {
+	w := windowOf(func(_, after *standing, _ *sampleSums) { after.throttled.known, after.throttlingFailed = false, true })
+	assert.ElementsMatch(t, []Cause{CauseCPUThrottled, CauseCPUContended}, unmeasured(w))
+	w = windowOf(func(_, after *standing, _ *sampleSums) { after.throttled.known = false })
+	assert.ElementsMatch(t, []Cause{CauseCPUThrottled}, unmeasured(w), "there is no quota")
+
+	s := newStubbed(t)
+	s.machine.throttlingFailed = errOfSource
+	assert.ElementsMatch(t, []Cause{CauseCPUThrottled, CauseCPUContended}, unmeasured(s.sample(windowLength)))
+	s.machine.throttlingFailed = errors.ErrUnsupported
+	assert.ElementsMatch(t, []Cause{CauseCPUThrottled}, unmeasured(s.sample(windowLength)))
+}
+
+func TestNoCollectionBeginsBeforeTheHeapIsNearItsGoal(t *testing.T) {
+	assert.False(t, mayBeCollecting(100, 200, 169))
+	assert.True(t, mayBeCollecting(100, 200, 171))
+	assert.True(t, mayBeCollecting(100, 90, 100), "a memory limit is below what is live")
+	assert.False(t, mayBeCollecting(100, math.MaxUint64, 1<<40), "the collector is off")
 }
 
 func TestUnsupportedSourceIsNotLoggedAndHasNoTotal(t *testing.T) {

@@ -42,6 +42,7 @@ type machine struct {
 	root fs.FS
 
 	mu       sync.Mutex // guards the fields below; samplers take it, no callback does
+	groups   kernel.CgroupFinder
 	tasks    *kernel.TaskReader
 	delays   kernel.TaskTotal
 	throttle kernel.ThrottlingTotal
@@ -64,8 +65,7 @@ func (m *machine) runDelay() (time.Duration, error) {
 func (m *machine) throttled() (time.Duration, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Looked up anew each time: a process can be moved to another group.
-	group, err := kernel.FindCgroup(m.root, "cpu")
+	group, err := m.groups.Find(m.root, "cpu")
 	if err != nil {
 		return 0, 0, missing(err)
 	}
@@ -78,7 +78,9 @@ func (m *machine) throttled() (time.Duration, int64, error) {
 }
 
 func (m *machine) cpuLimit() (float64, error) {
-	group, err := kernel.FindCgroup(m.root, "cpu")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	group, err := m.groups.Find(m.root, "cpu")
 	if err != nil {
 		return math.Inf(1), missing(err)
 	}
@@ -90,7 +92,9 @@ func (m *machine) cpuLimit() (float64, error) {
 }
 
 func (m *machine) memory() (kernel.MemoryUse, error) {
-	group, err := kernel.FindCgroup(m.root, "memory")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	group, err := m.groups.Find(m.root, "memory")
 	if err != nil {
 		return kernel.MemoryUse{}, missing(err)
 	}

@@ -32,9 +32,29 @@ type Cgroup struct {
 // visible from here: no hierarchy has the controller, or it is not mounted, or
 // what is mounted is another part of the tree.
 func FindCgroup(fsys fs.FS, controller string) (Cgroup, error) {
+	return new(CgroupFinder).Find(fsys, controller)
+}
+
+// CgroupFinder does what [FindCgroup] does, again and again: it reads the mounts,
+// which takes most of the time, only when the process's groups have changed or
+// the one that it found is gone. The zero value is ready. It is not safe for
+// concurrent use.
+type CgroupFinder struct {
+	cgroup string            // the text of /proc/self/cgroup
+	found  map[string]Cgroup // by controller, according to that text
+}
+
+// Find looks up the group of this process for a controller.
+func (f *CgroupFinder) Find(fsys fs.FS, controller string) (Cgroup, error) {
 	cgroup, err := fs.ReadFile(fsys, "proc/self/cgroup")
 	if err != nil {
 		return Cgroup{}, err
+	}
+	if string(cgroup) != f.cgroup {
+		f.cgroup, f.found = string(cgroup), make(map[string]Cgroup)
+	}
+	if known, found := f.found[controller]; found && known.exists(fsys) {
+		return known, nil
 	}
 	mountinfo, err := fs.ReadFile(fsys, "proc/self/mountinfo")
 	if err != nil {
@@ -45,12 +65,19 @@ func FindCgroup(fsys fs.FS, controller string) (Cgroup, error) {
 		return Cgroup{}, err
 	}
 	for _, candidate := range candidates {
-		// A mount may be hidden below another one that was put on top later.
-		if info, err := fs.Stat(fsys, candidate.Directories[0]); err == nil && info.IsDir() {
+		if candidate.exists(fsys) {
+			f.found[controller] = candidate
 			return candidate, nil
 		}
 	}
 	return Cgroup{}, fmt.Errorf("%s: no such directory: %w", candidates[0].Directories[0], errors.ErrUnsupported)
+}
+
+// exists reports whether the group can be seen: its mount may be hidden below
+// another one that was put on top later.
+func (c Cgroup) exists(fsys fs.FS) bool {
+	info, err := fs.Stat(fsys, c.Directories[0])
+	return err == nil && info.IsDir()
 }
 
 // ParseCgroup finds where a process's group for a controller may be, from the

@@ -13,7 +13,7 @@ import (
 // MemoryUse is the memory of one control group, in bytes.
 type MemoryUse struct {
 	Directory string // of the group
-	Used      int64  // without the file pages that the kernel would give up first
+	Used      int64  // without the file pages that the kernel would give up first; 0 where there is no limit
 	Limit     int64  // 0 for none
 }
 
@@ -78,6 +78,9 @@ func (c Cgroup) memory(fsys fs.FS, directory string) (MemoryUse, error) {
 	limit, err := ParseMemoryLimit(limitText)
 	if err != nil {
 		return MemoryUse{}, fmt.Errorf("%s: %w", files.limit, err)
+	}
+	if limit == 0 {
+		return MemoryUse{Directory: directory}, nil // memory.stat is a long file
 	}
 	usageText, err := fs.ReadFile(fsys, path.Join(directory, files.usage))
 	if err != nil {

@@ -172,3 +172,36 @@ func FuzzParseCgroup(f *testing.F) {
 		}
 	})
 }
+
+func TestCgroupFinderFollowsTheProcess(t *testing.T) {
+	files := fstest.MapFS{
+		"proc/self/cgroup":    text("0::/a\n"),
+		"proc/self/mountinfo": text("9 1 0:9 / /one rw - cgroup2 cgroup rw\n"),
+		"one/a/cpu.max":       text("max 100000\n"),
+		"one/b/cpu.max":       text("max 100000\n"),
+	}
+	var finder kernel.CgroupFinder
+	find := func() string {
+		cgroup, err := finder.Find(files, "cpu")
+		require.NoError(t, err)
+		return cgroup.Directories[0]
+	}
+	assert.Equal(t, "one/a", find())
+
+	mountinfo := files["proc/self/mountinfo"]
+	delete(files, "proc/self/mountinfo")
+	assert.Equal(t, "one/a", find(), "the mounts are not read again")
+
+	files["proc/self/mountinfo"] = mountinfo
+	files["proc/self/cgroup"] = text("0::/b\n")
+	assert.Equal(t, "one/b", find(), "the process was moved")
+
+	delete(files, "one/b/cpu.max")
+	files["two/b/cpu.max"] = text("max 100000\n")
+	files["proc/self/mountinfo"] = text("9 1 0:9 / /two rw - cgroup2 cgroup rw\n")
+	assert.Equal(t, "two/b", find(), "the hierarchy was mounted elsewhere")
+
+	delete(files, "two/b/cpu.max")
+	_, err := finder.Find(files, "cpu")
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+}
