@@ -19,6 +19,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/gym-observer/observer/internal/catalogue"
 )
 
 // settableSource is a process whose readings a test sets, between collections.
@@ -287,18 +289,16 @@ func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
 				others[name] = true
 			}
 		}
-		signal := *broken.signal
-		signal.observe = func(*collection, point) error { panic("thrown by " + signal.name) }
-		broken.signal = &signal
+		broken.observe = func(*collection, point) error { panic("thrown by " + broken.name) }
 		for range 2 {
 			now := i.collect(t, i.cumulative).names()
-			if signal.name == ProcessOpenFDsInstrument {
+			if broken.name == ProcessOpenFDsInstrument {
 				delete(others, ProcessUnixFDsInstrument) // which repeats what the first has read
 				delete(now, ProcessUnixFDsInstrument)
 			}
-			assert.Equal(t, others, now, signal.name)
+			assert.Equal(t, others, now, broken.name)
 		}
-		assert.Equal(t, map[string]int{signal.name: 1}, i.log.lines)
+		assert.Equal(t, map[string]int{broken.name: 1}, i.log.lines)
 		i.stop()
 	}
 }
@@ -440,8 +440,8 @@ func TestStopReturnsWhileACallbackHangs(t *testing.T) {
 func TestCumulativeAndDeltaReaderBothSeeEverything(t *testing.T) {
 	i := startInside(t)
 	counters := make(map[string]bool)
-	for _, row := range i.process.instruments.Load().observables {
-		counters[row.name] = row.kind == observableCounter
+	for _, s := range catalogue.Signals {
+		counters[s.Name] = s.Kind == catalogue.Counter
 	}
 	first := i.collect(t, i.cumulative)
 	sums := i.collect(t, i.delta)

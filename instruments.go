@@ -6,11 +6,18 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gym-observer/observer/internal/catalogue"
 )
+
+// What is made from the catalogue: the table in the README and the dashboards.
+//go:generate go test -run TestReadmeTable -update .
+//go:generate go -C internal/dashboards run .
 
 // The names of the instruments, as NeMo Gym's Python processes export them.
 const (
@@ -75,306 +82,81 @@ const (
 // scopeName is the instrumentation scope of every instrument.
 const scopeName = "github.com/gym-observer/observer"
 
-// Bucket boundaries. They are advice: a View of the application overrides them.
-// Each list is sorted; the SDK answers one that is not with its own defaults,
-// silently. Lag and pauses keep the original's boundaries, so that Go and Python
-// processes share a heat map, and add finer ones below, where Go's values lie.
-var (
-	lagBoundaries            = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000}
-	pauseBoundaries          = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000}
-	driverDurationBoundaries = []float64{0.1, 1, 10, 100, 500, 1000, 5000, 10000, 30000, 60000, 300000, 1800000}
-	writeBytesBoundaries     = []float64{1e3, 1e4, 1e5, 1e6, 1e7, 1e8}
-	rolloutCountBoundaries   = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}
-	runQueueBoundaries       = []float64{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}
-)
-
-// kind is a kind of instrument, in OpenTelemetry's terms.
-type kind string
-
-const (
-	histogram         kind = "histogram"
-	observableCounter kind = "observable counter"
-	observableUpDown  kind = "observable up-down counter"
-	observableGauge   kind = "observable gauge"
-)
-
-// signal is one row of the catalogue. Exactly one of float, integer and observe
-// is set: the two kinds of histogram, and what an observable reads when the
+// source is where the values of a signal come from. Exactly one of the three is
+// set: a histogram records them as they happen, an observable reads them when the
 // exporter's goroutine collects.
-type signal struct {
-	name        string
-	kind        kind
-	unit        string
-	attributes  []string
-	boundaries  []float64
-	description string // exported with the instrument
-	advice      string // what to do about it, for the reader of a dashboard
-
-	float      func(*instruments) *floatHistogram
-	integer    func(*instruments) *intHistogram
-	observe    func(*collection, point) error
-	fractional bool // an observable's values are float64
+type source struct {
+	float   func(*instruments) *floatHistogram
+	integer func(*instruments) *intHistogram
+	observe func(*collection, point) error
 }
 
-// catalogue is the single source of what this package exports: the instruments,
-// the table in the README and the test of the whole export are made from it. A
-// new signal is one row here, one line where its value is recorded or counted,
-// and one test.
-var catalogue = []signal{
-	{
-		name: EventLoopLagInstrument, kind: histogram, unit: "ms", attributes: []string{EventLoopAttribute},
-		boundaries:  lagBoundaries,
-		description: "How late a sleeping goroutine, having yielded once, runs after its wake-up time.",
-		advice:      "Everything in the process waits this long. Read run_queue, GC pauses and CPU beside it: they name the cause.",
-		float:       func(i *instruments) *floatHistogram { return &i.lag },
-	},
-	{
-		name: EventLoopTasksInstrument, kind: observableGauge, unit: "{task}", attributes: []string{EventLoopAttribute},
-		description: "Goroutines that exist: resident work, not a queue. Exported when the task count is on.",
-		advice:      "A steady climb is a leak: compare two goroutine profiles.",
-		observe:     (*collection).tasks,
-	},
-	{
-		name: EventLoopRunQueueInstrument, kind: histogram, unit: "{goroutine}", attributes: []string{EventLoopAttribute},
-		boundaries:  runQueueBoundaries,
-		description: "Goroutines ready to run but not running, at each sample.",
-		advice:      "Above the number of processors, work queues for CPU: take a CPU profile, add processors, or admit less.",
-		integer:     func(i *instruments) *intHistogram { return &i.runQueue },
-	},
-	{
-		name: GCPauseInstrument, kind: histogram, unit: "ms", attributes: []string{GCGenerationAttribute},
-		boundaries:  pauseBoundaries,
-		description: "One stop-the-world pause of the garbage collector; a cycle has two. To 12.5 %, from the runtime's histogram.",
-		advice:      "Long pauses are mostly time to stop the world: look for CPU starvation before the heap.",
-		float:       func(i *instruments) *floatHistogram { return &i.gcPause },
-	},
-	{
-		name: GCCollectionsInstrument, kind: observableCounter, unit: "{collection}", attributes: []string{GCGenerationAttribute},
-		description: "Finished garbage collection cycles.",
-		advice:      "Many a second burn CPU: allocate less, or raise GOGC or GOMEMLIMIT.",
-		observe:     (*collection).collections,
-	},
-	{
-		name: GCCollectedInstrument, kind: observableCounter, unit: "{object}", attributes: []string{GCGenerationAttribute},
-		description: "Heap objects freed.",
-		advice:      "Its rate is the rate of short-lived allocations: take an allocation profile.",
-		observe:     (*collection).collected,
-	},
-	{
-		name: GCUncollectableInstrument, kind: observableCounter, unit: "{object}", attributes: []string{GCGenerationAttribute},
-		description: "Objects found unreachable but kept for one more cycle, because their finalizer must run first.",
-		advice:      "A high rate means many finalizers: close files and connections explicitly.",
-		observe:     (*collection).uncollectable,
-	},
-	{
-		name: GCCountInstrument, kind: observableGauge, unit: "{object}", attributes: []string{GCGenerationAttribute},
-		description: "Heap objects allocated since the last collection, to the resolution of one sample interval.",
-		advice:      "A saw-tooth is healthy; its slope is the allocation rate.",
-		observe:     (*collection).allocatedSinceCollection,
-	},
-	{
-		name: ProcessCPUTimeInstrument, kind: observableCounter, unit: "s", attributes: []string{CPUModeAttribute}, fractional: true,
-		description: "CPU time of this process, children excluded.",
-		advice:      "At the number of processors the process is full: take a CPU profile. Much system time points to system calls.",
-		observe:     (*collection).cpuTime,
-	},
-	{
-		name: ProcessMemoryUsageInstrument, kind: observableUpDown, unit: "By",
-		description: "Resident memory of this process.",
-		advice:      "Near the container's limit, set GOMEMLIMIT and take a heap profile.",
-		observe:     (*collection).memoryUsage,
-	},
-	{
-		name: ProcessThreadCountInstrument, kind: observableUpDown, unit: "{thread}",
-		description: "Operating system threads of this process.",
-		advice:      "Far above the processors, goroutines block in system calls or C code.",
-		observe:     (*collection).threadCount,
-	},
-	{
-		name: ProcessOpenFDsInstrument, kind: observableUpDown, unit: "{file_descriptor}",
-		description: "Open file descriptors of this process, under the name before semantic conventions 1.39.",
-		advice:      "A climb is a leak: a body or a file that nobody closes. At the limit, accept and open fail.",
-		observe:     (*collection).openDescriptors,
-	},
-	{
-		name: ProcessUnixFDsInstrument, kind: observableUpDown, unit: "{file_descriptor}",
-		description: "Open file descriptors of this process.",
-		advice:      "The same number under its newer name.",
-		observe:     (*collection).unixDescriptors,
-	},
-	{
-		name: RequestsInFlightInstrument, kind: observableUpDown, unit: "{request}",
-		description: "Requests inside the middleware.",
-		advice:      "A climb at a steady rate of responses means that each takes longer; one that stays up means stuck handlers.",
-		observe: func(c *collection, to point) error {
-			to.observe(requestTotals.served.now())
-			return nil
-		},
-	},
-	{
-		name: RequestsUnhandledExceptionsInstrument, kind: observableCounter, unit: "{exception}",
-		description: "Panics that left a handler.",
-		advice:      "Any increase is a bug: the stack is in the server's log.",
-		observe: func(c *collection, to point) error {
-			to.observe(requestTotals.exceptions.Load())
-			return nil
-		},
-	},
-	{
-		name: ResponsesInstrument, kind: observableCounter, unit: "{response}", attributes: []string{HTTPStatusCodeAttribute},
-		description: "Responses by final HTTP status.",
-		advice:      "Look at the share of 5xx.",
-		observe:     (*collection).responses,
-	},
-	{
-		name: RequestsCancelledInstrument, kind: observableCounter, unit: "{request}", attributes: []string{HTTPRouteAttribute, RequestPhaseAttribute},
-		description: "Requests whose client went away before the response was complete.",
-		advice:      "Before the response, clients ran out of patience: compare with the lag and with their timeouts.",
-		observe:     (*collection).cancellations,
-	},
-	{
-		name: OutboundInFlightInstrument, kind: observableUpDown, unit: "{request}",
-		description: "Outbound requests still waiting for their response headers.",
-		advice:      "A high level means that the process waits for another server.",
-		observe: func(c *collection, to point) error {
-			to.observe(requestTotals.outbound.now())
-			return nil
-		},
-	},
-	{
-		name: DriverOfferedInstrument, kind: observableCounter, unit: "{rollout}",
-		description: "Rollouts handed to dispatch.",
-		advice:      "Its rate is the demand.",
-		observe: func(c *collection, to point) error {
-			return c.driver(to, driverTotals.offered.Load())
-		},
-	},
-	{
-		name: DriverResidentInstrument, kind: observableUpDown, unit: "{rollout}",
-		description: "Rollouts that exist and have not finished.",
-		advice:      "Resident less active is the backlog at the limit.",
-		observe: func(c *collection, to point) error {
-			return c.driver(to, driverTotals.resident.now())
-		},
-	},
-	{
-		name: DriverActiveInstrument, kind: observableUpDown, unit: "{rollout}",
-		description: "Rollouts admitted past the limit and running.",
-		advice:      "At the limit all the time, the limit or what is behind it decides the throughput.",
-		observe: func(c *collection, to point) error {
-			return c.driver(to, driverTotals.active.Load())
-		},
-	},
-	{
-		name: DriverAdmissionInstrument, kind: histogram, unit: "ms",
-		boundaries:  driverDurationBoundaries,
-		description: "An admitted rollout's wait for the limit.",
-		advice:      "Long waits with idle processors: the limit is too low, or a downstream too slow.",
-		float:       func(i *instruments) *floatHistogram { return &i.admission },
-	},
-	{
-		name: DriverAbandonedInstrument, kind: observableCounter, unit: "{rollout}",
-		description: "Waits for the limit that ended by cancellation, not by admission.",
-		advice:      "Rollouts give up in the queue: their deadline is shorter than the backlog.",
-		observe: func(c *collection, to point) error {
-			return c.driver(to, driverTotals.abandoned.Load())
-		},
-	},
-	{
-		name: DriverWriteDurationInstrument, kind: histogram, unit: "ms",
-		boundaries:  driverDurationBoundaries,
-		description: "One output write.",
-		advice:      "Long writes hold rollouts resident: look at the disk, or write in larger pieces.",
-		float:       func(i *instruments) *floatHistogram { return &i.writeDuration },
-	},
-	{
-		name: DriverWriteBytesInstrument, kind: histogram, unit: "By",
-		boundaries:  writeBytesBoundaries,
-		description: "The size of one output write.",
-		advice:      "Read it beside the write's duration.",
-		integer:     func(i *instruments) *intHistogram { return &i.writeBytes },
-	},
-	{
-		name: DriverMaterializeInstrument, kind: histogram, unit: "ms",
-		boundaries:  driverDurationBoundaries,
-		description: "Materializing one input.",
-		advice:      "Long ones starve dispatch: offered falls behind what the limit could take.",
-		float:       func(i *instruments) *floatHistogram { return &i.materialize },
-	},
-	{
-		name: RolloutInputItemsInstrument, kind: histogram, unit: "{item}",
-		boundaries:  rolloutCountBoundaries,
-		description: "Input items of one completed rollout.",
-		advice:      "Larger rollouts explain slower ones.",
-		integer:     func(i *instruments) *intHistogram { return &i.inputItems },
-	},
-	{
-		name: RolloutOutputItemsInstrument, kind: histogram, unit: "{item}",
-		boundaries:  rolloutCountBoundaries,
-		description: "Output items of one completed rollout.",
-		advice:      "Larger rollouts explain slower ones.",
-		integer:     func(i *instruments) *intHistogram { return &i.outputItems },
-	},
-	{
-		name: RolloutTurnsInstrument, kind: histogram, unit: "{turn}",
-		boundaries:  rolloutCountBoundaries,
-		description: "Turns of one completed rollout.",
-		advice:      "Each turn is a round trip to the model.",
-		integer:     func(i *instruments) *intHistogram { return &i.turns },
-	},
-	{
-		name: RolloutToolCallsInstrument, kind: histogram, unit: "{call}",
-		boundaries:  rolloutCountBoundaries,
-		description: "Tool calls of one completed rollout.",
-		advice:      "Each call is work for a resources server.",
-		integer:     func(i *instruments) *intHistogram { return &i.toolCalls },
-	},
-	{
-		name: LoadInstrument, kind: observableGauge, unit: "{unit}", attributes: []string{CauseAttribute}, fractional: true,
-		description: "The load of each cause over the last complete window: the mean number of units waiting for it; for descriptors and memory the share in use.",
-		advice:      "Stack the causes beside the number of processors. The verdict, not the largest, is the first to look at: a cause has victims.",
-		observe:     (*collection).load,
-	},
-	{
-		name: SlowTimeInstrument, kind: observableCounter, unit: "s", attributes: []string{CauseAttribute}, fractional: true,
-		description: "Time for which a cause was the verdict.",
-		advice:      "Its increase over five minutes tells what it was at that time. See DIAGNOSIS.md.",
-		observe:     (*collection).slowTime,
-	},
-	{
-		name: RequestsOldestAgeInstrument, kind: observableGauge, unit: "s", fractional: true,
-		description: "The age of the oldest request in flight.",
-		advice:      "A steady climb is one stuck request: observer.Diagnose names its route.",
-		observe: func(c *collection, to point) error {
-			return c.oldestAge(to, requestWork)
-		},
-	},
-	{
-		name: RolloutsOldestAgeInstrument, kind: observableGauge, unit: "s", fractional: true,
-		description: "The age of the oldest rollout in flight.",
-		advice:      "A steady climb is one stuck rollout: take a goroutine profile.",
-		observe: func(c *collection, to point) error {
-			return c.oldestAge(to, rolloutWork)
-		},
-	},
-	{
-		name: CPUThrottledTimeInstrument, kind: observableCounter, unit: "s", fractional: true,
-		description: "Time for which the cgroup's CPU quota stopped the process, summed over processors, read once a window. Linux.",
-		advice:      "Any steady increase: raise the CPU limit, or set GOMAXPROCS to it.",
-		observe: func(c *collection, to point) error {
-			to.repeat(&lastThrottled)
-			return nil
-		},
-	},
-	{
-		name: CPURunDelayInstrument, kind: observableCounter, unit: "s", fractional: true,
-		description: "Time for which threads of the process were ready without a processor, summed over threads, read once a window. Linux.",
-		advice:      "Rising faster than the CPU time, others have the processors.",
-		observe: func(c *collection, to point) error {
-			to.repeat(&lastRunDelay)
-			return nil
-		},
-	},
+// sources has the source of every signal in the catalogue. A new signal is its
+// name above, one row in the catalogue, one source here, and one test.
+var sources = map[string]source{
+	EventLoopLagInstrument:       {float: func(i *instruments) *floatHistogram { return &i.lag }},
+	EventLoopTasksInstrument:     {observe: (*collection).tasks},
+	EventLoopRunQueueInstrument:  {integer: func(i *instruments) *intHistogram { return &i.runQueue }},
+	GCPauseInstrument:            {float: func(i *instruments) *floatHistogram { return &i.gcPause }},
+	GCCollectionsInstrument:      {observe: (*collection).collections},
+	GCCollectedInstrument:        {observe: (*collection).collected},
+	GCUncollectableInstrument:    {observe: (*collection).uncollectable},
+	GCCountInstrument:            {observe: (*collection).allocatedSinceCollection},
+	ProcessCPUTimeInstrument:     {observe: (*collection).cpuTime},
+	ProcessMemoryUsageInstrument: {observe: (*collection).memoryUsage},
+	ProcessThreadCountInstrument: {observe: (*collection).threadCount},
+	ProcessOpenFDsInstrument:     {observe: (*collection).openDescriptors},
+	ProcessUnixFDsInstrument:     {observe: (*collection).unixDescriptors},
+	RequestsInFlightInstrument: {observe: func(c *collection, to point) error {
+		to.observe(requestTotals.served.now())
+		return nil
+	}},
+	RequestsUnhandledExceptionsInstrument: {observe: func(c *collection, to point) error {
+		to.observe(requestTotals.exceptions.Load())
+		return nil
+	}},
+	ResponsesInstrument:         {observe: (*collection).responses},
+	RequestsCancelledInstrument: {observe: (*collection).cancellations},
+	OutboundInFlightInstrument: {observe: func(c *collection, to point) error {
+		to.observe(requestTotals.outbound.now())
+		return nil
+	}},
+	DriverOfferedInstrument: {observe: func(c *collection, to point) error {
+		return c.driver(to, driverTotals.offered.Load())
+	}},
+	DriverResidentInstrument: {observe: func(c *collection, to point) error {
+		return c.driver(to, driverTotals.resident.now())
+	}},
+	DriverActiveInstrument: {observe: func(c *collection, to point) error {
+		return c.driver(to, driverTotals.active.Load())
+	}},
+	DriverAdmissionInstrument: {float: func(i *instruments) *floatHistogram { return &i.admission }},
+	DriverAbandonedInstrument: {observe: func(c *collection, to point) error {
+		return c.driver(to, driverTotals.abandoned.Load())
+	}},
+	DriverWriteDurationInstrument: {float: func(i *instruments) *floatHistogram { return &i.writeDuration }},
+	DriverWriteBytesInstrument:    {integer: func(i *instruments) *intHistogram { return &i.writeBytes }},
+	DriverMaterializeInstrument:   {float: func(i *instruments) *floatHistogram { return &i.materialize }},
+	RolloutInputItemsInstrument:   {integer: func(i *instruments) *intHistogram { return &i.inputItems }},
+	RolloutOutputItemsInstrument:  {integer: func(i *instruments) *intHistogram { return &i.outputItems }},
+	RolloutTurnsInstrument:        {integer: func(i *instruments) *intHistogram { return &i.turns }},
+	RolloutToolCallsInstrument:    {integer: func(i *instruments) *intHistogram { return &i.toolCalls }},
+	LoadInstrument:                {observe: (*collection).load},
+	SlowTimeInstrument:            {observe: (*collection).slowTime},
+	RequestsOldestAgeInstrument: {observe: func(c *collection, to point) error {
+		return c.oldestAge(to, requestWork)
+	}},
+	RolloutsOldestAgeInstrument: {observe: func(c *collection, to point) error {
+		return c.oldestAge(to, rolloutWork)
+	}},
+	CPUThrottledTimeInstrument: {observe: func(c *collection, to point) error {
+		to.repeat(&lastThrottled)
+		return nil
+	}},
+	CPURunDelayInstrument: {observe: func(c *collection, to point) error {
+		to.repeat(&lastRunDelay)
+		return nil
+	}},
 }
 
 // instruments are the catalogue's rows as one meter made them. A row that the
@@ -389,9 +171,13 @@ type instruments struct {
 	observables []observable
 }
 
-// observable is one row with its instrument, which one of the two fields holds.
+// observable is one signal that is read, with its instrument, which one of the
+// last two fields holds.
 type observable struct {
-	*signal
+	name       string
+	fractional bool
+	observe    func(*collection, point) error
+
 	integer metric.Int64Observable
 	float   metric.Float64Observable
 }
@@ -408,39 +194,40 @@ func (o *observable) instrument() metric.Observable {
 func newInstruments(meter metric.Meter, failures *failures) (*instruments, error) {
 	made := new(instruments)
 	var failed []error
-	for i := range catalogue {
-		if err := made.add(&catalogue[i], meter, failures); err != nil {
-			failed = append(failed, fmt.Errorf("making %s: %w", catalogue[i].name, err))
+	for _, signal := range catalogue.Signals {
+		if err := made.add(signal, meter, failures); err != nil {
+			failed = append(failed, fmt.Errorf("making %s: %w", signal.Name, err))
 		}
 	}
 	return made, errors.Join(failed...)
 }
 
-func (i *instruments) add(s *signal, meter metric.Meter, failures *failures) error {
-	description, unit := metric.WithDescription(s.description), metric.WithUnit(s.unit)
+func (i *instruments) add(s catalogue.Signal, meter metric.Meter, failures *failures) error {
+	from := sources[s.Name]
+	description, unit := metric.WithDescription(s.Description), metric.WithUnit(s.Unit)
 	switch {
-	case s.float != nil:
-		h, err := meter.Float64Histogram(s.name, description, unit, metric.WithExplicitBucketBoundaries(s.boundaries...))
-		*s.float(i) = floatHistogram{h, s.name, failures}
+	case from.float != nil:
+		h, err := meter.Float64Histogram(s.Name, description, unit, metric.WithExplicitBucketBoundaries(s.Boundaries...))
+		*from.float(i) = floatHistogram{to: h, name: s.Name, failures: failures}
 		return err
-	case s.integer != nil:
-		h, err := meter.Int64Histogram(s.name, description, unit, metric.WithExplicitBucketBoundaries(s.boundaries...))
-		*s.integer(i) = intHistogram{h, s.name, failures}
+	case from.integer != nil:
+		h, err := meter.Int64Histogram(s.Name, description, unit, metric.WithExplicitBucketBoundaries(s.Boundaries...))
+		*from.integer(i) = intHistogram{h, s.Name, failures}
 		return err
 	}
-	made := observable{signal: s}
+	made := observable{name: s.Name, fractional: s.Fractional, observe: from.observe}
 	var err error
 	switch {
-	case s.kind == observableCounter && s.fractional:
-		made.float, err = meter.Float64ObservableCounter(s.name, description, unit)
-	case s.kind == observableCounter:
-		made.integer, err = meter.Int64ObservableCounter(s.name, description, unit)
-	case s.kind == observableUpDown:
-		made.integer, err = meter.Int64ObservableUpDownCounter(s.name, description, unit)
-	case s.kind == observableGauge && s.fractional:
-		made.float, err = meter.Float64ObservableGauge(s.name, description, unit)
-	case s.kind == observableGauge:
-		made.integer, err = meter.Int64ObservableGauge(s.name, description, unit)
+	case s.Kind == catalogue.Counter && s.Fractional:
+		made.float, err = meter.Float64ObservableCounter(s.Name, description, unit)
+	case s.Kind == catalogue.Counter:
+		made.integer, err = meter.Int64ObservableCounter(s.Name, description, unit)
+	case s.Kind == catalogue.UpDownCounter:
+		made.integer, err = meter.Int64ObservableUpDownCounter(s.Name, description, unit)
+	case s.Kind == catalogue.Gauge && s.Fractional:
+		made.float, err = meter.Float64ObservableGauge(s.Name, description, unit)
+	case s.Kind == catalogue.Gauge:
+		made.integer, err = meter.Int64ObservableGauge(s.Name, description, unit)
 	}
 	if err == nil {
 		i.observables = append(i.observables, made)
@@ -451,9 +238,9 @@ func (i *instruments) add(s *signal, meter metric.Meter, failures *failures) err
 // enabled reports whether a recording would go anywhere: the API's no-op and a
 // global provider that nobody has set say no, as does an SDK without a reader.
 func (i *instruments) enabled() bool {
-	for _, s := range catalogue {
+	for _, from := range sources {
 		switch {
-		case s.float != nil && s.float(i).enabled(), s.integer != nil && s.integer(i).enabled():
+		case from.float != nil && from.float(i).enabled(), from.integer != nil && from.integer(i).enabled():
 			return true
 		}
 	}
@@ -466,6 +253,9 @@ type floatHistogram struct {
 	to       metric.Float64Histogram
 	name     string
 	failures *failures
+
+	// What was recorded, for the page: a provider does not tell.
+	count, sum atomic.Int64 // the sum in millionths of the unit
 }
 
 // record drops what is not finite, since one NaN would poison the histogram's
@@ -475,6 +265,8 @@ func (h *floatHistogram) record(ctx context.Context, value float64, options ...m
 		return
 	}
 	defer h.failures.survive(h.name)
+	h.count.Add(1)
+	h.sum.Add(int64(value * 1e6))
 	h.to.Record(contextOrBackground(ctx), value, options...)
 }
 

@@ -18,51 +18,37 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/gym-observer/observer/internal/catalogue"
 )
 
-func TestCatalogueRowsAreWhole(t *testing.T) {
-	names := make(map[string]bool)
-	for _, s := range catalogue {
-		t.Run(s.name, func(t *testing.T) {
-			assert.False(t, names[s.name], "listed twice")
-			names[s.name] = true
-			assert.NotEmpty(t, s.unit)
-			for what, sentence := range map[string]string{"description": s.description, "advice": s.advice} {
-				assert.True(t, strings.HasSuffix(sentence, "."), "the %s is a sentence: %q", what, sentence)
-			}
-			ways := 0
-			for _, set := range []bool{s.float != nil, s.integer != nil, s.observe != nil} {
-				if set {
-					ways++
-				}
-			}
-			assert.Equal(t, 1, ways, "one of float, integer and observe is set")
-			assert.Equal(t, s.kind == histogram, s.observe == nil)
-			assert.Equal(t, s.kind == histogram, len(s.boundaries) > 0)
-			assert.False(t, s.fractional && s.kind == histogram, "fractional is for observables")
-			// The SDK answers a list that is not sorted with its own defaults, silently.
-			assert.True(t, slices.IsSorted(s.boundaries), "%v", s.boundaries)
-			assert.Len(t, slices.Compact(slices.Clone(s.boundaries)), len(s.boundaries))
-		})
+func TestEverySignalHasOneSource(t *testing.T) {
+	assert.Len(t, sources, len(catalogue.Signals), "a source without a signal")
+	for _, s := range catalogue.Signals {
+		from := sources[s.Name]
+		ways := []bool{from.float != nil, from.integer != nil, from.observe != nil}
+		histogram := s.Kind == catalogue.Histogram
+		assert.Equal(t, []bool{histogram && s.Fractional, histogram && !s.Fractional, !histogram}, ways,
+			"%s, a %s, fractional %t: float, integer, observe", s.Name, s.Kind, s.Fractional)
 	}
 }
 
-// Two rows that share one histogram would record into the last one made.
-func TestCatalogueRowsHaveHistogramsOfTheirOwn(t *testing.T) {
+// Two signals that share one histogram would record into the last one made.
+func TestSignalsHaveHistogramsOfTheirOwn(t *testing.T) {
 	var i instruments
 	seen := make(map[any]string)
-	for _, s := range catalogue {
+	for name, from := range sources {
 		var to any
 		switch {
-		case s.float != nil:
-			to = s.float(&i)
-		case s.integer != nil:
-			to = s.integer(&i)
+		case from.float != nil:
+			to = from.float(&i)
+		case from.integer != nil:
+			to = from.integer(&i)
 		default:
 			continue
 		}
-		assert.Empty(t, seen[to], "%s has the histogram of another", s.name)
-		seen[to] = s.name
+		assert.Empty(t, seen[to], "%s has the histogram of another", name)
+		seen[to] = name
 	}
 }
 
@@ -87,9 +73,9 @@ func TestExportedNamesAndKeysAreThoseOfTheCatalogue(t *testing.T) {
 		return true
 	})
 	var names, keys []string
-	for _, s := range catalogue {
-		names = append(names, s.name)
-		keys = append(keys, s.attributes...)
+	for _, s := range catalogue.Signals {
+		names = append(names, s.Name)
+		keys = append(keys, s.Attributes...)
 	}
 	assert.ElementsMatch(t, names, declared["Instrument"])
 	slices.Sort(keys)

@@ -237,23 +237,6 @@ func TestAgeIsNeverNegative(t *testing.T) {
 	assert.Zero(t, age)
 }
 
-// rolloutFor begins a rollout, lets time pass, and returns the age that is then
-// listed.
-func rolloutFor(t *testing.T, passes time.Duration) time.Duration {
-	ended, gone := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(gone)
-		Driver().CountResident(func() error { <-ended; return nil })
-	}()
-	synctest.Wait()
-	time.Sleep(passes)
-	oldest := inFlightWork.oldest(1)
-	require.Len(t, oldest, 1)
-	close(ended)
-	<-gone
-	return oldest[0].Age
-}
-
 // beginUntilDone begins a rollout and a request, which last until the function
 // that it returns is called.
 func beginUntilDone() (end func()) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer/internal/catalogue"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of metrics in README.md")
@@ -53,10 +55,9 @@ func TestReadmeProgramCompiles(t *testing.T) {
 func metricsTable() string {
 	var table strings.Builder
 	table.WriteString("| metric | what it is | when it rises |\n|---|---|---|\n")
-	for _, s := range catalogue {
+	for _, s := range catalogue.Signals {
 		fmt.Fprintf(&table, "| `%s`<br>%s, %s | %s | %s |\n",
-			s.name, strings.TrimPrefix(string(s.kind), "observable "), s.unit,
-			cell(s.description+attributesSentence(s.attributes)), cell(s.advice))
+			s.Name, s.Kind, s.Unit, cell(s.Description+attributesSentence(s.Attributes)), cell(s.Advice))
 	}
 	return table.String()
 }
