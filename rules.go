@@ -16,7 +16,8 @@ const (
 	delayAtLeast     = 0.25 // of C: less than a quarter of a thread waiting is noise
 	delayShare       = 0.5  // of own CPU + run delay: from here on, waiting outweighs running; 0.51 against 0.75
 	queueAtLeast     = 1.5  // of P, the median: P busy goroutines leave a queue of up to P; 1.0 against 2.5
-	busyAtLeast      = 0.75 // of C: a queue without busy processors is a herd of timers
+	busyAtLeast      = 0.75 // of C, own CPU: a queue without busy processors is a herd of timers; 0.67 against 0.96
+	wantedAtLeast    = 0.95 // of C, own CPU + run delay: who has no idle processor wants all of them; 0.91 against 0.99
 	lockAtLeast      = 2    // goroutines: the runtime samples one wait in eight, so 0.6 can read as 1.6; 1.6 against 37
 	writeAtLeast     = 0.9  // writes under way, nearly all the time: from here on a single writer is a queue; 0 against 1 to 3
 	outboundAtLeast  = 8    // requests: a few calls out are how services work; 1 against 32
@@ -92,10 +93,9 @@ var rules = []rule{
 	{
 		cause: CauseCPUSaturated,
 		holds: func(w *window) bool {
-			return w.medianRunnable >= queueAtLeast*w.processors &&
-				w.cpu+w.load[CauseCPUContended] >= busyAtLeast*w.cpus
+			return w.medianRunnable >= queueAtLeast*w.processors && w.isBusy()
 		},
-		condition: "the median run queue was at least 1.5 goroutines a processor, and the CPUs were at least 0.75 busy",
+		condition: "the median run queue was at least 1.5 goroutines a processor, and the process used at least 0.75 of the CPUs, or used or waited for at least 0.95 of what the hypervisor left of them",
 		evidence: func(w *window) string {
 			return fmt.Sprintf("%.1f goroutines were ready without a processor (median %.0f) for %.0f processors; the process used %.2f CPUs",
 				w.load[CauseCPUSaturated], w.medianRunnable, w.processors, w.cpu)
@@ -213,6 +213,14 @@ func (w *window) contendedFactor() float64 {
 // cannot exceed P: so the factors are compared.
 func (w *window) saturatedFactor() float64 {
 	return 1 + w.medianRunnable/w.processors
+}
+
+// isBusy reports whether the process keeps the CPUs busy, or would if others did
+// not have them. The run delay alone does not tell: each thread that wakes up
+// adds some, so that a server with a third of its CPUs idle reads up to 0.91.
+func (w *window) isBusy() bool {
+	wanted := w.cpu + w.load[CauseCPUContended]
+	return w.cpu >= busyAtLeast*w.cpus || wanted >= wantedAtLeast*w.cpus*(1-w.steal)
 }
 
 func gcEvidence(w *window) string {

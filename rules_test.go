@@ -124,6 +124,7 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 			row{string(cause) + " unmeasured", func() *window { w := quietWindow(); delete(w.load, cause); return w }(), nil})
 	}
 	set := func(change func(*window)) *window { return loaded(nil, change) }
+	wanted := wantedAtLeast * quietWindow().cpus
 	table = append(table, []row{
 		{"the collector's limiter was on", set(func(w *window) { w.gcLimited = true }), []Cause{CauseGC}},
 
@@ -145,7 +146,12 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 		{"saturated at", set(saturated), []Cause{CauseCPUSaturated}},
 		{"saturated, short queue", set(func(w *window) { saturated(w); w.medianRunnable-- }), nil},
 		{"saturated, idle processors", set(func(w *window) { saturated(w); w.cpu = below(w.cpu) }), nil},
-		{"saturated, busy with the delay", set(func(w *window) { saturated(w); w.cpu -= 0.5; w.load[CauseCPUContended] = 0.5 }), []Cause{CauseCPUSaturated}},
+		{"saturated, and others have some of the CPUs", set(func(w *window) { saturated(w); w.cpu = 1.5; w.load[CauseCPUContended] = wanted - 1.5 }), []Cause{CauseCPUSaturated}},
+		{"a queue of bursts, with some idle CPUs", set(func(w *window) { saturated(w); w.cpu = 1.5; w.load[CauseCPUContended] = wanted - 1.501 }), nil},
+		{"saturated, and the hypervisor has some of the CPUs", set(func(w *window) {
+			saturated(w)
+			w.cpu, w.load[CauseCPUContended], w.steal = 1, wanted/2-1, 0.5
+		}), []Cause{CauseCPUSaturated}},
 		{"saturated, long mean of a short median", set(func(w *window) { w.load[CauseCPUSaturated], w.cpu = 1000, 3 }), nil},
 		{"saturated, a herd of timers", set(func(w *window) { w.medianRunnable, w.cpu = 1000, 0.2 }), nil},
 		{"saturated while the run delay is unmeasured", set(func(w *window) { saturated(w); delete(w.load, CauseCPUContended) }), []Cause{CauseCPUSaturated}},
@@ -212,7 +218,7 @@ func TestLongestQueueThatIsToldApartSaturatesAnyMachine(t *testing.T) {
 func TestConditionsNameTheirThresholds(t *testing.T) {
 	numbers := map[Cause][]any{
 		CauseCPUThrottled: {throttledAtLeast}, CauseStopTheWorld: {stoppedAtLeast}, CauseGC: {gcAtLeast},
-		CauseCPUContended: {delayAtLeast}, CauseCPUSaturated: {queueAtLeast, busyAtLeast}, CauseLock: {lockAtLeast},
+		CauseCPUContended: {delayAtLeast}, CauseCPUSaturated: {queueAtLeast, busyAtLeast, wantedAtLeast}, CauseLock: {lockAtLeast},
 		CauseOutputWrite: {writeAtLeast}, CauseDownstream: {outboundAtLeast, outboundWaitAtLeast.Milliseconds()},
 		CauseAdmission: {admissionAtLeast}, CauseBlockedThread: {blockedAtLeast},
 		CauseDescriptors: {shareAtLeast}, CauseMemory: {shareAtLeast},
