@@ -32,7 +32,7 @@
 //
 // # Finding your way
 //
-// The catalogue in instruments.go lists every signal with its unit, meaning and
+// The catalogue in internal/catalogue lists every signal with its unit, meaning and
 // advice. Each is observed in one place: collection.go for what the exporter
 // reads, scheduler.go and gc.go for what is sampled, driver.go and admission.go
 // for what is recorded as it happens.
@@ -349,6 +349,7 @@ type process struct {
 	loads     loads
 	verdict   hysteresis // belongs to whoever samples for the process
 	diagnosed atomic.Pointer[diagnosed]
+	history   *history // what the page shows
 	capture   *capture // nil where there is none
 
 	deadline time.Time     // of the last handle's release; set before ended
@@ -375,6 +376,7 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	}
 	p.loops.Store(new([]*loop))
 	p.loads = loads{every: c.window, process: p.source, machine: thisMachine, failed: p.failures.report}
+	p.history = &history{process: p.source, admission: p.admitted, failures: p.failures}
 	p.capture, err = newCapture(c.capture, p.failures.report)
 	if err != nil {
 		c.note(slog.LevelWarn, "observer: captures will have no trace", slog.Any("error", err))
@@ -497,6 +499,7 @@ func (p *process) tick(l *loop) {
 	p.recordings.flush()
 	err := p.pauses.poll(func(seconds float64) {
 		instruments.gcPause.record(context.Background(), seconds*1000, generationRecord...)
+		p.history.pause(seconds)
 	})
 	p.failures.report(GCPauseInstrument, err)
 	l.heap.read()
@@ -511,6 +514,7 @@ func (p *process) beginWindow(l *loop) {
 		p.diagnosed.Store(nil)
 		p.verdict = hysteresis{}
 		p.loads.begin(l.now())
+		p.history.begin(l.now())
 	}
 }
 
@@ -523,6 +527,7 @@ func (p *process) addToWindow(l *loop, s sample) {
 	if l.settings.SampleInterval <= coarseEnough {
 		advanceCoarseClock(s.at.Sub(clockBase))
 	}
+	p.history.add(s, l.settings.SampleInterval)
 	if w := p.loads.add(s); w != nil {
 		p.publish(w)
 	}
@@ -546,6 +551,7 @@ func (p *process) publish(w *window) {
 	}
 	p.diagnosed.Store(&diagnosed{window: w, verdict: verdict, shown: shown})
 	countSlowTime(verdict, w.length)
+	p.history.addWindow(w, verdict)
 	if !changed {
 		return
 	}

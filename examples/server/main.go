@@ -28,6 +28,7 @@ Each line shows what the process exported since the line before:
   CPU        processors in use, of those that Go may use
   hang-ups   clients that left before their response was complete
 
+The live page shows the same and more, and what slows the process down.
 More clients raise the lag: try -clients 2000. Ctrl-C drains the server and ends it.
 `
 
@@ -51,12 +52,16 @@ func run() int {
 		return fail(err)
 	}
 	client := &http.Client{Transport: observer.Transport(demo.NewTransport())}
-	server, err := demo.Serve(*address, observer.Middleware(demo.Rollouts(client, model.URL)))
+	mux := http.NewServeMux()
+	mux.Handle("/", observer.Middleware(demo.Rollouts(client, model.URL)))
+	mux.Handle("/debug/observer", observer.Handler()) // beside the middleware: who looks is not counted
+	server, err := demo.Serve(*address, mux)
 	if err != nil {
 		return fail(err)
 	}
 	fmt.Printf("Serving %s with %d clients. Try: curl %s/rollouts/7 (or /rollouts/7/events, /search, /crash)\n",
 		server.URL, *clients, server.URL)
+	fmt.Printf("The live page is at %s/debug/observer\n", server.URL)
 	fmt.Println(demo.WhereMetricsGo(observing.Err()))
 	fmt.Println("Ctrl-C ends it; -help explains the lines.")
 

@@ -1,0 +1,129 @@
+package page
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxCaptures is how many captures the page lists, the newest first.
+const maxCaptures = 10
+
+// captureName is the name of a folder that is complete: its time, its reason and
+// the process. Whatever else lies in the directory is nobody's business here.
+var captureName = regexp.MustCompile(`^(\d{8}T\d{6}\.\d{6}Z)-([a-z_]+)-\d+$`)
+
+const captureTime = "20060102T150405.000000Z"
+
+// capture is a folder with evidence.
+type capture struct {
+	Name   string        `json:"name"`
+	At     time.Time     `json:"at"`
+	Reason string        `json:"reason"`
+	Files  []captureFile `json:"files"`
+}
+
+type captureFile struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// listCaptures returns the newest captures in a directory, as far as they can be
+// read.
+func listCaptures(directory string) []capture {
+	captures := []capture{}
+	if directory == "" {
+		return captures
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return captures // it is made by the first capture
+	}
+	defer root.Close()
+	entries, _ := fs.ReadDir(root.FS(), ".")
+	for _, entry := range slices.Backward(entries) { // by name, which is by time
+		name := captureName.FindStringSubmatch(entry.Name())
+		if name == nil || !entry.IsDir() {
+			continue
+		}
+		at, err := time.Parse(captureTime, name[1])
+		if err != nil {
+			continue
+		}
+		captures = append(captures, capture{entry.Name(), at, name[2], filesOf(root, entry.Name())})
+		if len(captures) == maxCaptures {
+			break
+		}
+	}
+	return captures
+}
+
+func filesOf(root *os.Root, folder string) []captureFile {
+	files := []captureFile{}
+	entries, _ := fs.ReadDir(root.FS(), folder)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && contentTypes[path.Ext(entry.Name())] != "" {
+			files = append(files, captureFile{entry.Name(), info.Size()})
+		}
+	}
+	return files
+}
+
+// serveCapture serves one file, by the names of its folder and its own.
+func (h *Handler) serveCapture(w http.ResponseWriter, r *http.Request, name string) {
+	directory := h.snapshot().Captures
+	file, info, err := openCapture(directory, name)
+	if err != nil {
+		http.Error(w, "there is no such capture", http.StatusNotFound)
+		return
+	}
+	defer file.Close()
+	header := w.Header()
+	header.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", strings.ReplaceAll(name, "/", "-")))
+	header.Set("Content-Type", contentTypes[path.Ext(name)])
+	http.ServeContent(w, r, "", info.ModTime(), file)
+}
+
+// contentTypes has the types of what is captured. Anything else is not served.
+var contentTypes = map[string]string{
+	".json": "application/json",
+	".txt":  "text/plain; charset=utf-8",
+	".out":  "application/octet-stream",
+}
+
+// openCapture opens a regular file of a complete capture. A link is not
+// followed, and [os.Root] keeps everything inside the directory, also where it
+// changes between the look and the opening.
+func openCapture(directory, name string) (*os.File, fs.FileInfo, error) {
+	folder, base, _ := strings.Cut(name, "/")
+	if directory == "" || !captureName.MatchString(folder) || contentTypes[path.Ext(base)] == "" || strings.ContainsAny(base, `/\`) {
+		return nil, nil, fs.ErrNotExist
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	if info, err := root.Lstat(folder); err != nil || !info.IsDir() {
+		return nil, nil, fs.ErrNotExist
+	}
+	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
+		return nil, nil, fs.ErrNotExist
+	}
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		file.Close()
+		return nil, nil, fs.ErrNotExist
+	}
+	return file, info, nil
+}

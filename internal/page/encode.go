@@ -1,0 +1,199 @@
+package page
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// position tells how far a reader has read a history: the numbers of its last
+// rows.
+type position struct{ second, window uint64 }
+
+// encodeAll returns a snapshot and the whole history as JSON.
+func (h *Handler) encodeAll(s Snapshot) []byte {
+	all, _ := h.encode(s, position{})
+	all.History.LagBoundaries = h.lagBoundaries()
+	all.Causes = &h.text.Causes
+	return marshal(all)
+}
+
+// encodeSince returns a snapshot as JSON, with what was added to the history
+// since a position, and the position after that.
+func (h *Handler) encodeSince(s Snapshot, read position) ([]byte, position) {
+	update, read := h.encode(s, read)
+	return marshal(update), read
+}
+
+func (h *Handler) encode(s Snapshot, read position) (document, position) {
+	now := time.Now()
+	d := document{
+		Now:           now,
+		At:            s.At,
+		WindowSeconds: s.Window.Seconds(),
+		Verdict:       s.Verdict,
+		Summary:       s.Summary,
+		Findings:      notNull(s.Findings),
+		Unmeasured:    notNull(s.Unmeasured),
+		Oldest:        []work{},
+		History:       history{Seconds: []second{}, Windows: []window{}},
+		Captures:      listCaptures(s.Captures),
+	}
+	for _, w := range s.Oldest {
+		d.Oldest = append(d.Oldest, work{w.Kind, w.Name, w.Age.Seconds()})
+	}
+	if s.History == nil {
+		return d, position{}
+	}
+	for _, row := range s.History.seconds.since(read.second, now) {
+		d.History.Seconds = append(d.History.Seconds, secondOf(row))
+		read.second = row.number
+	}
+	for _, row := range s.History.windows.since(read.window, now) {
+		d.History.Windows = append(d.History.Windows, h.windowOf(row))
+		read.window = row.number
+	}
+	return d, read
+}
+
+func marshal(d document) []byte {
+	encoded, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // there is nothing in it that JSON does not know
+	}
+	return encoded
+}
+
+// document is the JSON of the page, for scripts as for its own.
+type document struct {
+	Now           time.Time `json:"now"`
+	At            time.Time `json:"at"`
+	WindowSeconds float64   `json:"window_seconds"`
+	Verdict       string    `json:"verdict"`
+	Summary       string    `json:"summary"`
+	Findings      []Finding `json:"findings"`
+	Unmeasured    []string  `json:"unmeasured"`
+	Oldest        []work    `json:"oldest"`
+	History       history   `json:"history"`
+	Captures      []capture `json:"captures"`
+	Causes        *[]Cause  `json:"causes,omitempty"`
+}
+
+type work struct {
+	Kind       string  `json:"kind"`
+	Name       string  `json:"name"`
+	AgeSeconds float64 `json:"age_seconds"`
+}
+
+type history struct {
+	LagBoundaries []float64 `json:"lag_boundaries_seconds,omitempty"`
+	Seconds       []second  `json:"seconds"`
+	Windows       []window  `json:"windows"`
+}
+
+type second struct {
+	Number        uint64            `json:"number"`
+	At            time.Time         `json:"at"`
+	LengthSeconds float64           `json:"length_seconds"`
+	Gap           bool              `json:"gap"`
+	Samples       int64             `json:"samples"`
+	Lag           [LagBuckets]int64 `json:"lag"`
+	LongestLag    float64           `json:"longest_lag_seconds"`
+	InFlight      float64           `json:"in_flight"`
+	Outbound      float64           `json:"outbound"`
+	Responses     responses         `json:"responses"`
+	Pauses        int64             `json:"pauses"`
+	Paused        float64           `json:"paused_seconds"`
+	LongestPause  float64           `json:"longest_pause_seconds"`
+	Driver        *driver           `json:"driver"` // null in a process that drives no rollouts
+}
+
+type responses struct {
+	Informational int64 `json:"1xx"`
+	Successful    int64 `json:"2xx"`
+	Redirected    int64 `json:"3xx"`
+	ClientErrors  int64 `json:"4xx"`
+	ServerErrors  int64 `json:"5xx"`
+	Other         int64 `json:"other"`
+}
+
+type driver struct {
+	Offered    int64   `json:"offered"`
+	Resident   float64 `json:"resident"`
+	Active     float64 `json:"active"`
+	Waiting    float64 `json:"waiting"`
+	Admissions int64   `json:"admissions"`
+	Waited     float64 `json:"waited_seconds"`
+}
+
+func secondOf(row numbered[Second]) second {
+	s := &row.value
+	encoded := second{
+		Number:        row.number,
+		At:            s.At,
+		LengthSeconds: s.Length.Seconds(),
+		Gap:           s.Gap,
+		Samples:       s.Samples,
+		Lag:           s.Lag,
+		LongestLag:    s.LongestLag.Seconds(),
+		InFlight:      s.InFlight,
+		Outbound:      s.Outbound,
+		Responses:     responses{s.Responses[0], s.Responses[1], s.Responses[2], s.Responses[3], s.Responses[4], s.Responses[5]},
+		Pauses:        s.Pauses,
+		Paused:        s.Paused.Seconds(),
+		LongestPause:  s.LongestPause.Seconds(),
+	}
+	if s.Driving {
+		encoded.Driver = &driver{s.Offered, s.Resident, s.Active, s.Waiting, s.Admissions, s.Waited.Seconds()}
+	}
+	return encoded
+}
+
+type window struct {
+	Number        uint64            `json:"number"`
+	At            time.Time         `json:"at"`
+	LengthSeconds float64           `json:"length_seconds"`
+	Verdict       string            `json:"verdict"`
+	Processors    float64           `json:"processors"`
+	CPUs          float64           `json:"cpus"`
+	Load          map[string]Number `json:"load"`
+	CPU           Number            `json:"cpu"`
+	Memory        Number            `json:"memory_bytes"`
+	Threads       Number            `json:"threads"`
+	Descriptors   Number            `json:"descriptors"`
+}
+
+func (h *Handler) windowOf(row numbered[Window]) window {
+	w := &row.value
+	load := make(map[string]Number)
+	for i, cause := range h.text.Causes {
+		load[cause.Name] = w.Load[i]
+	}
+	return window{
+		Number:        row.number,
+		At:            w.At,
+		LengthSeconds: w.Length.Seconds(),
+		Verdict:       w.Verdict,
+		Processors:    w.Processors,
+		CPUs:          w.CPUs,
+		Load:          load,
+		CPU:           w.CPU,
+		Memory:        w.Memory,
+		Threads:       w.Threads,
+		Descriptors:   w.Descriptors,
+	}
+}
+
+func (h *Handler) lagBoundaries() (seconds []float64) {
+	for _, boundary := range h.text.LagBoundaries {
+		seconds = append(seconds, boundary.Seconds())
+	}
+	return seconds
+}
+
+// notNull lets an empty list be [] in JSON.
+func notNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,292 @@
+package page
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var text = Text{
+	Process:       "a <process>",
+	Captions:      map[string]string{"load": "what & why"},
+	Causes:        []Cause{{Name: "gc", Condition: "too much"}, {Name: "memory", Condition: "too full", Share: true}},
+	LagBoundaries: []time.Duration{time.Millisecond, time.Second},
+}
+
+// handlerOf shows one snapshot.
+func handlerOf(s Snapshot) *Handler { return New(text, func() Snapshot { return s }) }
+
+func get(h http.Handler, target string) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, target, nil))
+	return answer
+}
+
+func TestPageIsSelfContained(t *testing.T) {
+	answer := get(handlerOf(Snapshot{}), "/debug/observer")
+	assert.Equal(t, http.StatusOK, answer.Code)
+	assert.Equal(t, "text/html; charset=utf-8", answer.Header().Get("Content-Type"))
+	html := answer.Body.String()
+	markup := regexp.MustCompile(`(?s)<(style|script)>.*?</(style|script)>`).ReplaceAllString(html, "")
+	assert.NotRegexp(t, `(src|href|action)="(?:[^?#"d]|d[^a])`, markup, "whatever it refers to is itself, or in it")
+	assert.NotRegexp(t, `style="| on\w+="`, markup, "the policy forbids both")
+	assert.Contains(t, html, "a &lt;process&gt;")
+	assert.Contains(t, html, "what &amp; why")
+	for _, picture := range Pictures() {
+		assert.Contains(t, html, `<figure id="`+picture+`"`)
+		assert.Contains(t, pageJS, "\n\t"+picture+": {", "what page.js draws")
+	}
+}
+
+func TestScriptIsShort(t *testing.T) {
+	assert.Less(t, strings.Count(pageJS, "\n"), 600, "lines")
+}
+
+func TestPolicyAllowsWhatIsServed(t *testing.T) {
+	answer := get(handlerOf(Snapshot{}), "/")
+	policy := answer.Header().Get("Content-Security-Policy")
+	assert.True(t, strings.HasPrefix(policy, "default-src 'none'; "), policy)
+	assert.Contains(t, policy, "connect-src 'self'; ")
+	assert.Contains(t, policy, "frame-ancestors 'none'")
+	assert.NotContains(t, policy, "unsafe")
+	for _, element := range []string{"style", "script"} {
+		found := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(answer.Body.String(), -1)
+		require.Equal(t, 1, len(found), "elements of %s", element)
+		assert.Contains(t, policy, element+"-src "+hashOf(found[0][1])+";")
+	}
+}
+
+func TestEveryAnswerIsKeptPrivate(t *testing.T) {
+	for _, target := range []string{"/", "/?format=json", "/?format=events", "/?format=xml", "/?capture=x"} {
+		header := get(handlerOf(Snapshot{}), target).Header()
+		assert.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), target)
+		assert.Equal(t, "no-store", header.Get("Cache-Control"), target)
+		assert.Equal(t, "no-referrer", header.Get("Referrer-Policy"), target)
+		assert.Equal(t, "same-origin", header.Get("Cross-Origin-Resource-Policy"), target)
+		assert.Equal(t, contentSecurityPolicy, header.Get("Content-Security-Policy"), target)
+	}
+}
+
+func TestPageIsOnlyRead(t *testing.T) {
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
+		answer := httptest.NewRecorder()
+		handlerOf(Snapshot{}).ServeHTTP(answer, httptest.NewRequest(method, "/", nil))
+		assert.Equal(t, http.StatusMethodNotAllowed, answer.Code, method)
+		assert.Equal(t, "GET, HEAD", answer.Header().Get("Allow"), method)
+	}
+}
+
+func TestHeadHasNoBody(t *testing.T) {
+	h, now := filled(3)
+	server := httptest.NewServer(handlerOf(Snapshot{At: now, History: h}))
+	defer server.Close()
+	for _, query := range []string{"", "?format=json", "?format=events"} {
+		answer, err := http.Head(server.URL + query)
+		require.NoError(t, err)
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		assert.Equal(t, http.StatusOK, answer.StatusCode, query)
+		assert.Empty(t, body, query)
+	}
+}
+
+func TestUnknownFormatIsRefused(t *testing.T) {
+	assert.Equal(t, http.StatusBadRequest, get(handlerOf(Snapshot{}), "/?format=xml").Code)
+}
+
+func TestJSONOfNothing(t *testing.T) {
+	answer := get(handlerOf(Snapshot{Summary: "nothing observes this process"}), "/?format=json")
+	assert.Equal(t, http.StatusOK, answer.Code)
+	assert.Equal(t, "application/json", answer.Header().Get("Content-Type"))
+	var document map[string]any
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &document))
+	delete(document, "now")
+	assert.Equal(t, map[string]any{
+		"at": "0001-01-01T00:00:00Z", "window_seconds": 0.0, "verdict": "", "summary": "nothing observes this process",
+		"findings": []any{}, "unmeasured": []any{}, "oldest": []any{}, "captures": []any{},
+		"history": map[string]any{"lag_boundaries_seconds": []any{0.001, 1.0}, "seconds": []any{}, "windows": []any{}},
+		"causes": []any{
+			map[string]any{"cause": "gc", "condition": "too much", "share": false},
+			map[string]any{"cause": "memory", "condition": "too full", "share": true},
+		},
+	}, document)
+}
+
+func TestJSONOfEverything(t *testing.T) {
+	h, now := new(History), time.Now().UTC()
+	second := Second{
+		At: now, Length: 1250 * time.Millisecond, Gap: true, Samples: 3, LongestLag: 2 * time.Second,
+		InFlight: 1.5, Outbound: 0.5, Responses: [ResponseClasses]int64{1, 2, 3, 4, 5, 6},
+		Pauses: 2, Paused: 3 * time.Millisecond, LongestPause: 2 * time.Millisecond,
+	}
+	second.Lag[0], second.Lag[2] = 2, 1
+	h.AddSecond(&second)
+	second.At, second.Driving = now.Add(time.Millisecond), true
+	second.Offered, second.Resident, second.Active, second.Waiting, second.Admissions, second.Waited = 7, 6, 5, 4, 3, 2*time.Second
+	h.AddSecond(&second)
+	h.AddWindow(&Window{
+		At: now, Length: 10 * time.Second, Verdict: "gc", Processors: 2, CPUs: 1.5,
+		Load: [MaxCauses]Number{0.7, Unmeasured}, CPU: 1.25, Memory: 1 << 20, Threads: 9, Descriptors: Unmeasured,
+	})
+	answer := get(handlerOf(Snapshot{
+		At: now, Window: 10 * time.Second, Verdict: "gc", Summary: "gc: it is",
+		Findings:   []Finding{{Cause: "gc", Load: 0.7, Evidence: "seen", Advice: "act"}},
+		Unmeasured: []string{"memory"},
+		Oldest:     []Work{{Kind: "request", Name: "/slow", Age: 1500 * time.Millisecond}},
+		History:    h,
+	}), "/?format=json")
+	at := func(t time.Time) string { return t.Format(time.RFC3339Nano) }
+	lag := make([]any, LagBuckets)
+	for i := range lag {
+		lag[i] = 0.0
+	}
+	lag[0], lag[2] = 2.0, 1.0
+	seconds := func(number float64, ended time.Time, driver any) map[string]any {
+		return map[string]any{
+			"number": number, "at": at(ended), "length_seconds": 1.25, "gap": true, "samples": 3.0, "lag": lag, "longest_lag_seconds": 2.0,
+			"in_flight": 1.5, "outbound": 0.5,
+			"responses": map[string]any{"1xx": 1.0, "2xx": 2.0, "3xx": 3.0, "4xx": 4.0, "5xx": 5.0, "other": 6.0},
+			"pauses":    2.0, "paused_seconds": 0.003, "longest_pause_seconds": 0.002, "driver": driver,
+		}
+	}
+	var document map[string]any
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &document))
+	shown, err := time.Parse(time.RFC3339Nano, document["now"].(string))
+	require.NoError(t, err)
+	assert.WithinDuration(t, now, shown, time.Minute)
+	delete(document, "now")
+	delete(document, "causes")
+	assert.Equal(t, map[string]any{
+		"at": at(now), "window_seconds": 10.0, "verdict": "gc", "summary": "gc: it is",
+		"findings":   []any{map[string]any{"cause": "gc", "load": 0.7, "evidence": "seen", "advice": "act"}},
+		"unmeasured": []any{"memory"},
+		"oldest":     []any{map[string]any{"kind": "request", "name": "/slow", "age_seconds": 1.5}},
+		"captures":   []any{},
+		"history": map[string]any{
+			"lag_boundaries_seconds": []any{0.001, 1.0},
+			"seconds": []any{
+				seconds(1, now, nil),
+				seconds(2, now.Add(time.Millisecond), map[string]any{
+					"offered": 7.0, "resident": 6.0, "active": 5.0, "waiting": 4.0, "admissions": 3.0, "waited_seconds": 2.0,
+				}),
+			},
+			"windows": []any{map[string]any{
+				"number": 1.0, "at": at(now), "length_seconds": 10.0, "verdict": "gc", "processors": 2.0, "cpus": 1.5,
+				"load": map[string]any{"gc": 0.7, "memory": nil}, "cpu": 1.25, "memory_bytes": 1048576.0, "threads": 9.0, "descriptors": nil,
+			}},
+		},
+	}, document)
+}
+
+func TestPageWorksUnderAnyPath(t *testing.T) {
+	h := handlerOf(Snapshot{})
+	mux := http.NewServeMux()
+	mux.Handle("/debug/observer", h)
+	mux.Handle("/debug/observer/", h)
+	mux.Handle("/stripped/", http.StripPrefix("/stripped", h))
+	for _, path := range []string{"/debug/observer", "/debug/observer/", "/debug/observer/deeper", "/stripped/"} {
+		assert.Contains(t, get(mux, path).Body.String(), "<figure", path)
+		assert.Contains(t, get(mux, path+"?format=json").Body.String(), `"history"`, path)
+	}
+}
+
+// evidence makes a directory with captures, and with what is none.
+func evidence(t *testing.T) string {
+	t.Helper()
+	outside := filepath.Join(t.TempDir(), "secret.txt")
+	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
+	directory := filepath.Join(t.TempDir(), "evidence")
+	for name, content := range map[string]string{
+		"20261129T140000.000000Z-gc-1/goroutines.txt":              "goroutines",
+		"20261129T140000.000000Z-gc-1/diagnosis.json":              "{}",
+		"20261129T150000.000000Z-cpu_saturated-12345/trace.out":    "trace",
+		"20261129T150000.000000Z-cpu_saturated-12345/notes.secret": "secret",
+		".partial-20261129T160000.000000Z-gc-1/goroutines.txt":     "secret",
+		"private/notes.txt": "secret",
+		"beside.txt":        "secret",
+		"20261129T140000.000000Z-gc-1/deeper/goroutines.txt": "secret",
+	} {
+		name = filepath.Join(directory, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o644))
+	}
+	link(t, outside, filepath.Join(directory, "20261129T140000.000000Z-gc-1", "link.txt"))
+	link(t, filepath.Dir(outside), filepath.Join(directory, "20261129T170000.000000Z-gc-1"))
+	return directory
+}
+
+func link(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Symlink(from, to); err != nil {
+		t.Skipf("no links here: %v", err)
+	}
+}
+
+func TestCapturesAreListed(t *testing.T) {
+	assert.Equal(t, []capture{
+		{"20261129T150000.000000Z-cpu_saturated-12345", time.Date(2026, 11, 29, 15, 0, 0, 0, time.UTC), "cpu_saturated", []captureFile{{"trace.out", 5}}},
+		{"20261129T140000.000000Z-gc-1", time.Date(2026, 11, 29, 14, 0, 0, 0, time.UTC), "gc", []captureFile{{"diagnosis.json", 2}, {"goroutines.txt", 10}}},
+	}, listCaptures(evidence(t)))
+	assert.Empty(t, listCaptures(""))
+	assert.Empty(t, listCaptures(filepath.Join(t.TempDir(), "not made yet")))
+}
+
+func TestCaptureIsDownloaded(t *testing.T) {
+	h := handlerOf(Snapshot{Captures: evidence(t)})
+	answer := get(h, "/?capture=20261129T140000.000000Z-gc-1/goroutines.txt")
+	assert.Equal(t, http.StatusOK, answer.Code)
+	assert.Equal(t, "goroutines", answer.Body.String())
+	assert.Equal(t, "text/plain; charset=utf-8", answer.Header().Get("Content-Type"))
+	assert.Equal(t, `attachment; filename="20261129T140000.000000Z-gc-1-goroutines.txt"`, answer.Header().Get("Content-Disposition"))
+}
+
+func TestNothingButCapturesIsServed(t *testing.T) {
+	directory := evidence(t)
+	inside := "20261129T140000.000000Z-gc-1"
+	for _, name := range []string{
+		"private/notes.txt",
+		"beside.txt",
+		".",
+		"..",
+		"/etc/passwd",
+		"../evidence/beside.txt",
+		"../../../../etc/passwd",
+		inside,
+		inside + "/",
+		inside + "/..",
+		inside + "/../beside.txt",
+		inside + "/../private/notes.txt",
+		inside + `\..\beside.txt`,
+		inside + "/deeper/goroutines.txt",
+		inside + "/deeper",
+		inside + "/link.txt",
+		inside + "/missing.txt",
+		inside + "/goroutines.txt\x00",
+		inside + "/goroutines.txt/",
+		"./" + inside + "/goroutines.txt",
+		".partial-20261129T160000.000000Z-gc-1/goroutines.txt",
+		"20261129T150000.000000Z-cpu_saturated-12345/notes.secret",
+		"20261129T170000.000000Z-gc-1/secret.txt",
+		directory + "/" + inside + "/goroutines.txt",
+	} {
+		request := httptest.NewRequest(http.MethodGet, "/", nil)
+		request.URL.RawQuery = "capture=" + url.QueryEscape(name)
+		answer := httptest.NewRecorder()
+		handlerOf(Snapshot{Captures: directory}).ServeHTTP(answer, request)
+		assert.Equal(t, http.StatusNotFound, answer.Code, "%q", name)
+		assert.NotContains(t, answer.Body.String(), "secret", "%q", name)
+	}
+	assert.Equal(t, http.StatusNotFound, get(handlerOf(Snapshot{}), "/?capture="+inside+"/goroutines.txt").Code, "without captures")
+}

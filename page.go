@@ -1,0 +1,296 @@
+package observer
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gym-observer/observer/internal/catalogue"
+	"github.com/gym-observer/observer/internal/page"
+)
+
+// Handler returns the live page: the verdict and its sentence, and the last ten
+// minutes of everything that it rests on. The query format=json gives the same
+// for scripts, with the fields of [Diagnosis] and a history.
+//
+// It may be mounted anywhere, under any path, before or after [Start]. While
+// nothing observes, it says how to turn that on. It shows routes, and nothing
+// else of any request. Like net/http/pprof it tells much about a process to
+// whoever asks, and is not for the public internet.
+//
+// It costs next to nothing while nobody looks. A page that is open is a request
+// that does not end; mounted beside [Middleware] and not inside of it, that stays
+// out of the numbers. It ends with the observer, or when its [http.Server] shuts
+// down.
+func Handler() http.Handler {
+	return page.New(pageText(), pageSnapshot)
+}
+
+func pageSnapshot() page.Snapshot {
+	p := running.Load()
+	if p == nil {
+		return page.Snapshot{Summary: "nothing observes this process. Call observer.Start with a provider: " +
+			"export.FromEnv(), or observer.WithMeterProvider(noop.NewMeterProvider()) for this page alone"}
+	}
+	d := p.current()
+	s := page.Snapshot{
+		At:      d.At,
+		Window:  d.Window,
+		Verdict: string(d.Verdict),
+		Summary: d.Summary,
+		History: &p.history.History,
+	}
+	for _, f := range d.Findings {
+		s.Findings = append(s.Findings, page.Finding{Cause: string(f.Cause), Load: f.Load, Evidence: f.Evidence, Advice: f.Advice})
+	}
+	for _, cause := range d.Unmeasured {
+		s.Unmeasured = append(s.Unmeasured, string(cause))
+	}
+	for _, w := range d.Oldest {
+		s.Oldest = append(s.Oldest, page.Work{Kind: w.Kind, Name: w.Name, Age: w.Age})
+	}
+	if p.capture != nil {
+		s.Captures = p.capture.directory
+	}
+	return s
+}
+
+// pageText has the captions from the catalogue, so that the page, the README and
+// the dashboards say the same.
+func pageText() page.Text {
+	text := page.Text{
+		Process: fmt.Sprintf("%s, process %d", filepath.Base(os.Args[0]), os.Getpid()),
+		Captions: map[string]string{
+			"load": "What work waits for: the mean number of goroutines, threads, requests and rollouts that wait for each cause. " +
+				"Above the processors, more waits than could run. The verdict, not the largest, is the first to look at: a cause has victims.",
+			"collector": "The part of the processors that the garbage collector uses. " +
+				"A quarter is what it takes by design while it works; far above that, allocate less, or raise GOGC or GOMEMLIMIT.",
+		},
+		LagBoundaries: lagEdges,
+	}
+	for name, instrument := range map[string]string{
+		"lag":       EventLoopLagInstrument,
+		"requests":  RequestsInFlightInstrument,
+		"responses": ResponsesInstrument,
+		"cpu":       ProcessCPUTimeInstrument,
+		"memory":    ProcessMemoryUsageInstrument,
+		"pauses":    GCPauseInstrument,
+		"threads":   ProcessThreadCountInstrument,
+		"rollouts":  DriverResidentInstrument,
+		"offered":   DriverOfferedInstrument,
+		"admission": DriverAdmissionInstrument,
+	} {
+		s := signalOf(instrument)
+		text.Captions[name] = s.Description + " " + s.Advice
+	}
+	text.Captions["descriptors"] = signalOf(ProcessUnixFDsInstrument).Description + " " + signalOf(ProcessOpenFDsInstrument).Advice
+	for _, r := range rules {
+		text.Causes = append(text.Causes, page.Cause{Name: string(r.cause), Condition: r.condition, Share: r.share})
+	}
+	return text
+}
+
+// history gathers what the sampler sees into seconds and windows, for the page.
+// It does so whether or not somebody looks, and a sample allocates nothing. A nil
+// one keeps nothing.
+type history struct {
+	page.History
+
+	process   processSource
+	admission func() (admissions int64, waited time.Duration) // what was recorded
+	failures  *failures
+
+	mu     sync.Mutex // only tried: a sampler may be stuck with it in a provider that blocks
+	last   time.Time  // of the last sample
+	began  time.Time  // when the open second did
+	second page.Second
+	sums   inFlightSums
+	before totals
+	cpu    maybe // at the end of the last window
+}
+
+// inFlightSums add up what was in flight at each sample.
+type inFlightSums struct{ inFlight, outbound, resident, active, waiting int64 }
+
+// totals are what the counters stood at when the open second began.
+type totals struct {
+	responses           [page.ResponseClasses]int64
+	offered, admissions int64
+	waited              time.Duration
+}
+
+// holdUp is the time between two samples, beyond twice their interval, from which
+// on the sampler was held up: what happened in it is known in sum only.
+const holdUp = 2 * time.Second
+
+// begin opens the first second. What was counted before is not shown.
+func (h *history) begin(now time.Time) {
+	if h == nil || !h.mu.TryLock() {
+		return
+	}
+	defer h.mu.Unlock()
+	h.open(now, h.read())
+	h.last = now
+	h.cpu = h.cpuTime()
+}
+
+// add takes one sample. The first one that lies a second after the last second's
+// end closes the next.
+func (h *history) add(s sample, interval time.Duration) {
+	if h == nil || !h.mu.TryLock() {
+		return
+	}
+	defer h.mu.Unlock()
+	second := &h.second
+	second.Samples++
+	second.Lag[lagBucket(s.lag)]++
+	second.LongestLag = max(second.LongestLag, s.lag)
+	second.Gap = second.Gap || s.at.Sub(h.last) > holdUp+2*interval
+	h.last = s.at
+	h.sums.inFlight += requestTotals.served.now()
+	h.sums.outbound += requestTotals.outbound.now()
+	h.sums.resident += driverTotals.resident.now()
+	h.sums.active += driverTotals.active.Load()
+	h.sums.waiting += driverTotals.waiting.now()
+	if s.at.Sub(h.began) >= time.Second {
+		h.close(s.at)
+	}
+}
+
+// pause counts one pause of the collector, in seconds.
+func (h *history) pause(seconds float64) {
+	if h == nil || !h.mu.TryLock() {
+		return
+	}
+	defer h.mu.Unlock()
+	paused := time.Duration(seconds * float64(time.Second))
+	h.second.Pauses++
+	h.second.Paused += paused
+	h.second.LongestPause = max(h.second.LongestPause, paused)
+}
+
+// open begins a second at now.
+func (h *history) open(now time.Time, totals totals) {
+	h.began, h.before = now, totals
+	h.second, h.sums = page.Second{}, inFlightSums{}
+}
+
+// close ends the open second at now, adds it to the history, and opens the next.
+func (h *history) close(now time.Time) {
+	second, before, after := &h.second, &h.before, h.read()
+	second.At = now
+	second.Length = now.Sub(h.began)
+	mean := func(sum int64) float64 { return float64(sum) / float64(second.Samples) }
+	second.InFlight, second.Outbound = mean(h.sums.inFlight), mean(h.sums.outbound)
+	for class, n := range after.responses {
+		second.Responses[class] = n - before.responses[class]
+	}
+	second.Driving = driverTotals.driving.Load()
+	if second.Driving {
+		second.Resident, second.Active, second.Waiting = mean(h.sums.resident), mean(h.sums.active), mean(h.sums.waiting)
+		second.Offered = after.offered - before.offered
+		second.Admissions = after.admissions - before.admissions
+		second.Waited = after.waited - before.waited
+	}
+	h.AddSecond(second)
+	h.open(now, after)
+}
+
+// read returns the totals. None of them ever goes down.
+func (h *history) read() totals {
+	t := totals{offered: driverTotals.offered.Load()}
+	for i := range requestTotals.responses {
+		t.responses[responseClass(minStatus+i)] += requestTotals.responses[i].Load()
+	}
+	t.admissions, t.waited = h.admission()
+	return t
+}
+
+// responseClass is where the page counts a status: 1xx to 5xx, then the rest.
+func responseClass(status int) int {
+	return min(status/100, page.ResponseClasses) - 1
+}
+
+// lagEdges are the boundaries of the exported histogram of lags.
+var lagEdges = func() (edges []time.Duration) {
+	for _, boundary := range signalOf(EventLoopLagInstrument).Boundaries {
+		edges = append(edges, time.Duration(boundary*float64(time.Millisecond)))
+	}
+	return edges
+}()
+
+// lagBucket is where a lag belongs, as the exported histogram has it: a boundary
+// is the greatest value of its bucket.
+func lagBucket(lag time.Duration) int {
+	bucket := 0
+	for bucket < len(lagEdges) && lag > lagEdges[bucket] {
+		bucket++
+	}
+	return bucket
+}
+
+// addWindow adds a window with its verdict, and what the process holds at its end.
+func (h *history) addWindow(w *window, verdict Cause) {
+	if h == nil || !h.mu.TryLock() {
+		return
+	}
+	defer h.mu.Unlock()
+	defer h.failures.survive("history") // a source's; the verdict goes on
+	cpu := h.cpuTime()
+	memory, memoryErr := h.process.residentMemory()
+	threads, threadsErr := h.process.threads()
+	row := page.Window{
+		At:          w.at,
+		Length:      w.length,
+		Verdict:     string(verdict),
+		Processors:  w.processors,
+		CPUs:        w.cpus,
+		CPU:         cpu.growth(h.cpu).over(w.length.Seconds()).number(),
+		Memory:      maybe{float64(memory), memoryErr == nil}.number(),
+		Threads:     maybe{float64(threads), threadsErr == nil}.number(),
+		Descriptors: page.Unmeasured,
+	}
+	if _, measured := w.load[CauseDescriptors]; measured {
+		row.Descriptors = page.Number(w.descriptors)
+	}
+	for i, r := range rules {
+		load, measured := w.load[r.cause]
+		row.Load[i] = maybe{load, measured}.number()
+	}
+	h.cpu = cpu
+	h.AddWindow(&row)
+}
+
+func (h *history) cpuTime() maybe {
+	user, system, err := h.process.cpuTime()
+	return maybe{user + system, err == nil}
+}
+
+// number is what the page shows of a reading.
+func (m maybe) number() page.Number {
+	if !m.known || math.IsNaN(m.value) {
+		return page.Unmeasured
+	}
+	return page.Number(m.value)
+}
+
+// signalOf returns the row of the catalogue with a name.
+func signalOf(name string) catalogue.Signal {
+	i := slices.IndexFunc(catalogue.Signals, func(s catalogue.Signal) bool { return s.Name == name })
+	return catalogue.Signals[i]
+}
+
+// admitted returns how many admissions were recorded, and their waits in all.
+func (p *process) admitted() (admissions int64, waited time.Duration) {
+	instruments := p.instruments.Load()
+	if instruments == nil {
+		return 0, 0
+	}
+	recorded := &instruments.admission
+	return recorded.count.Load(), time.Duration(recorded.sum.Load()) // millionths of a millisecond
+}
