@@ -31,14 +31,15 @@ func Handler() http.Handler {
 	return page.New(pageText(), pageSnapshot)
 }
 
-func pageSnapshot() page.Snapshot {
+func pageSnapshot() (s page.Snapshot) {
 	p := running.Load()
 	if p == nil {
 		return page.Snapshot{Summary: "nothing observes this process. Call observer.Start with a provider: " +
 			"export.FromEnv(), or observer.WithMeterProvider(noop.NewMeterProvider()) for this page alone"}
 	}
+	defer p.failures.survive("page")
 	d := p.current()
-	s := page.Snapshot{
+	s = page.Snapshot{
 		At:      d.At,
 		Window:  d.Window,
 		Verdict: string(d.Verdict),
@@ -46,7 +47,7 @@ func pageSnapshot() page.Snapshot {
 		History: &p.history.History,
 	}
 	for _, f := range d.Findings {
-		s.Findings = append(s.Findings, page.Finding{Cause: string(f.Cause), Load: f.Load, Evidence: f.Evidence, Advice: f.Advice})
+		s.Findings = append(s.Findings, page.Finding{Cause: string(f.Cause), Load: page.Number(f.Load), Evidence: f.Evidence, Advice: f.Advice})
 	}
 	for _, cause := range d.Unmeasured {
 		s.Unmeasured = append(s.Unmeasured, string(cause))
@@ -67,7 +68,8 @@ func pageText() page.Text {
 		Process: fmt.Sprintf("%s, process %d", filepath.Base(os.Args[0]), os.Getpid()),
 		Captions: map[string]string{
 			"load": "What work waits for: the mean number of goroutines, threads, requests and rollouts that wait for each cause. " +
-				"Above the processors, more waits than could run. The verdict, not the largest, is the first to look at: a cause has victims.",
+				"Above the processors, more waits than could run. The verdict, not the largest, is the first to look at: a cause has victims. " +
+				"In a gray band the process did not get to run, and nothing was sampled.",
 			"collector": "The part of the processors that the garbage collector uses. " +
 				"A quarter is what it takes by design while it works; far above that, allocate less, or raise GOGC or GOMEMLIMIT.",
 		},
@@ -248,8 +250,8 @@ func (h *history) addWindow(w *window, verdict Cause) {
 		At:          w.at,
 		Length:      w.length,
 		Verdict:     string(verdict),
-		Processors:  w.processors,
-		CPUs:        w.cpus,
+		Processors:  page.Number(w.processors),
+		CPUs:        page.Number(w.cpus),
 		CPU:         cpu.growth(h.cpu).over(w.length.Seconds()).number(),
 		Memory:      maybe{float64(memory), memoryErr == nil}.number(),
 		Threads:     maybe{float64(threads), threadsErr == nil}.number(),

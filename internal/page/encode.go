@@ -55,10 +55,20 @@ func (h *Handler) encode(s Snapshot, read position) (document, position) {
 	return d, read
 }
 
+// marshal says so where a document cannot be encoded, as on a machine whose clock
+// is beyond the year 9999.
 func marshal(d document) []byte {
 	encoded, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // there is nothing in it that JSON does not know
+		encoded, _ = json.Marshal(document{
+			Summary:    "the page cannot be encoded: " + err.Error(),
+			Findings:   []Finding{},
+			Unmeasured: []string{},
+			Oldest:     []work{},
+			History:    history{Seconds: []second{}, Windows: []window{}},
+			Captures:   []capture{},
+			Causes:     d.Causes,
+		})
 	}
 	return encoded
 }
@@ -153,8 +163,8 @@ type window struct {
 	At            time.Time         `json:"at"`
 	LengthSeconds float64           `json:"length_seconds"`
 	Verdict       string            `json:"verdict"`
-	Processors    float64           `json:"processors"`
-	CPUs          float64           `json:"cpus"`
+	Processors    Number            `json:"processors"`
+	CPUs          Number            `json:"cpus"`
 	Load          map[string]Number `json:"load"`
 	CPU           Number            `json:"cpu"`
 	Memory        Number            `json:"memory_bytes"`

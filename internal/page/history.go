@@ -70,7 +70,7 @@ type Window struct {
 	At               time.Time // its end
 	Length           time.Duration
 	Verdict          string
-	Processors, CPUs float64
+	Processors, CPUs Number
 	Load             [MaxCauses]Number // in the order of Text.Causes
 
 	CPU                          Number // seconds per second

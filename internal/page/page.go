@@ -32,10 +32,10 @@ type Snapshot struct {
 
 // Finding is what one cause did in a window.
 type Finding struct {
-	Cause    string  `json:"cause"`
-	Load     float64 `json:"load"`
-	Evidence string  `json:"evidence"`
-	Advice   string  `json:"advice"`
+	Cause    string `json:"cause"`
+	Load     Number `json:"load"`
+	Evidence string `json:"evidence"`
+	Advice   string `json:"advice"`
 }
 
 // Work is one request or rollout in flight.

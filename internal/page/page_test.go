@@ -190,6 +190,18 @@ func TestJSONOfEverything(t *testing.T) {
 	}, document)
 }
 
+func TestWhatCannotBeEncodedIsSaid(t *testing.T) {
+	h := new(History)
+	h.AddSecond(&Second{At: time.Now()})
+	s := Snapshot{At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), History: h, Findings: []Finding{{Cause: "gc", Load: Unmeasured}}}
+	answer := get(handlerOf(s), "/?format=json")
+	var document map[string]any
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &document))
+	assert.Contains(t, document["summary"], "cannot be encoded")
+	s.At = time.Now()
+	assert.Contains(t, get(handlerOf(s), "/?format=json").Body.String(), `"findings":[{"cause":"gc","load":null,`)
+}
+
 func TestPageWorksUnderAnyPath(t *testing.T) {
 	h := handlerOf(Snapshot{})
 	mux := http.NewServeMux()
