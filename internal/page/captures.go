@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"os"
 	"path"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,9 +15,16 @@ import (
 // maxCaptures is how many captures the page lists, the newest first.
 const maxCaptures = 10
 
-// captureName is the name of a folder that is complete: its time, its reason and
+// parseName reads the name of a folder that is complete: its time, its reason and
 // the process. Whatever else lies in the directory is nobody's business here.
-var captureName = regexp.MustCompile(`^(\d{8}T\d{6}\.\d{6}Z)-([a-z_]+)-\d+$`)
+func parseName(name string) (at time.Time, reason string, ok bool) {
+	stamp, rest, _ := strings.Cut(name, "-")
+	reason, process, _ := strings.Cut(rest, "-")
+	at, timeErr := time.Parse(captureTime, stamp)
+	_, processErr := strconv.ParseUint(process, 10, 64)
+	wordy := reason != "" && strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz_") == ""
+	return at, reason, timeErr == nil && processErr == nil && wordy
+}
 
 const captureTime = "20060102T150405.000000Z"
 
@@ -48,15 +55,11 @@ func listCaptures(directory string) []capture {
 	defer root.Close()
 	entries, _ := fs.ReadDir(root.FS(), ".")
 	for _, entry := range slices.Backward(entries) { // by name, which is by time
-		name := captureName.FindStringSubmatch(entry.Name())
-		if name == nil || !entry.IsDir() {
+		at, reason, ok := parseName(entry.Name())
+		if !ok || !entry.IsDir() {
 			continue
 		}
-		at, err := time.Parse(captureTime, name[1])
-		if err != nil {
-			continue
-		}
-		captures = append(captures, capture{entry.Name(), at, name[2], filesOf(root, entry.Name())})
+		captures = append(captures, capture{entry.Name(), at, reason, filesOf(root, entry.Name())})
 		if len(captures) == maxCaptures {
 			break
 		}
@@ -102,7 +105,7 @@ var contentTypes = map[string]string{
 // changes between the look and the opening.
 func openCapture(directory, name string) (*os.File, fs.FileInfo, error) {
 	folder, base, _ := strings.Cut(name, "/")
-	if directory == "" || !captureName.MatchString(folder) || contentTypes[path.Ext(base)] == "" || strings.ContainsAny(base, `/\`) {
+	if _, _, complete := parseName(folder); directory == "" || !complete || contentTypes[path.Ext(base)] == "" || strings.ContainsAny(base, `/\`) {
 		return nil, nil, fs.ErrNotExist
 	}
 	root, err := os.OpenRoot(directory)

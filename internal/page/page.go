@@ -128,14 +128,16 @@ var (
 	pageCSS string
 	//go:embed page.js
 	pageJS string
-
-	pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 )
 
 // contentSecurityPolicy allows the page its own style and script, and to ask
-// where it came from for more. The icon is in the page.
-var contentSecurityPolicy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; connect-src 'self'; img-src data:; "+
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf(pageCSS), hashOf(pageJS))
+// where it came from for more. The icon is in the page. It is made for each
+// handler, as the page is: what is made at the start of a program stays in the
+// binaries of those who never ask for a handler.
+func contentSecurityPolicy() string {
+	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; connect-src 'self'; img-src data:; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf(pageCSS), hashOf(pageJS))
+}
 
 func hashOf(source string) string {
 	sum := sha256.Sum256([]byte(source))
@@ -146,6 +148,7 @@ func hashOf(source string) string {
 // wherever it is mounted, with or without a slash at the end.
 type Handler struct {
 	html     []byte
+	policy   string // the content security policy
 	text     Text
 	snapshot func() Snapshot
 	streams  streams
@@ -157,7 +160,7 @@ func New(text Text, snapshot func() Snapshot) *Handler {
 	load := loadPicture
 	load.Caption = text.Captions[load.Name]
 	var html bytes.Buffer
-	err := pageTemplate.Execute(&html, map[string]any{
+	err := template.Must(template.New("page").Parse(pageHTML)).Execute(&html, map[string]any{
 		"Style":    template.HTML("<style>" + pageCSS + "</style>"),
 		"Script":   template.HTML("<script>" + pageJS + "</script>"),
 		"Text":     text,
@@ -167,14 +170,14 @@ func New(text Text, snapshot func() Snapshot) *Handler {
 	if err != nil {
 		panic(err) // the template and what it shows are this module's own
 	}
-	h := &Handler{html: html.Bytes(), text: text, snapshot: snapshot}
+	h := &Handler{html: html.Bytes(), policy: contentSecurityPolicy(), text: text, snapshot: snapshot}
 	h.streams.handler = h
 	return h
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Content-Security-Policy", contentSecurityPolicy)
+	header.Set("Content-Security-Policy", h.policy)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -74,7 +74,7 @@ func TestEveryAnswerIsKeptPrivate(t *testing.T) {
 		assert.Equal(t, "no-store", header.Get("Cache-Control"), target)
 		assert.Equal(t, "no-referrer", header.Get("Referrer-Policy"), target)
 		assert.Equal(t, "same-origin", header.Get("Cross-Origin-Resource-Policy"), target)
-		assert.Equal(t, contentSecurityPolicy, header.Get("Content-Security-Policy"), target)
+		assert.Equal(t, contentSecurityPolicy(), header.Get("Content-Security-Policy"), target)
 	}
 }
 
