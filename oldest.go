@@ -105,6 +105,8 @@ func (w *work) done() {
 
 // each calls f with all that is listed, and when that began.
 func (t *workTable) each(f func(w *work, began time.Duration)) {
+	coarse, now := time.Duration(coarseClock.nanos.Load()), sinceBase()
+	standing := coarse != 0 && now-coarse > coarseEnough // a hold-up that has not ended
 	held := heldUp.Load()
 	for i := range t.count.Load() + 1 {
 		chunk := &t.first
@@ -113,7 +115,11 @@ func (t *workTable) each(f func(w *work, began time.Duration)) {
 		}
 		for slot := range chunk {
 			if w := chunk[slot].Load(); w != nil {
-				f(w, held.corrected(w))
+				began := held.corrected(w)
+				if standing && w.kind == requestWork && w.began == coarse {
+					began = now
+				}
+				f(w, began)
 			}
 		}
 	}
@@ -140,6 +146,11 @@ func (t *workTable) oldest(n int) []Work {
 	return oldest
 }
 
+// naming holds a token while the application names routes. What hangs there, as a
+// router does whose lock a stuck handler holds, is not asked again: a page that
+// somebody looks at would leave a goroutine there each second.
+var naming = make(chan struct{}, 1)
+
 // namesOf asks for the names of work, which calls the application's code: on a
 // goroutine of its own, so that neither a Goexit in it nor a wait can end or hold
 // up the sampler. Names that do not come in time stay empty.
@@ -147,8 +158,16 @@ func namesOf(listed []*work) []string {
 	if len(listed) == 0 {
 		return nil
 	}
+	timeout := time.NewTimer(namePatience)
+	defer timeout.Stop()
+	select {
+	case naming <- struct{}{}:
+	case <-timeout.C:
+		return make([]string, len(listed))
+	}
 	named := make(chan []string, 1)
 	go func() {
+		defer func() { <-naming }()
 		names := make([]string, len(listed))
 		defer func() { named <- names }()
 		for i, w := range listed {
@@ -157,8 +176,6 @@ func namesOf(listed []*work) []string {
 			}
 		}
 	}()
-	timeout := time.NewTimer(namePatience)
-	defer timeout.Stop()
 	select {
 	case names := <-named:
 		return names

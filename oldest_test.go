@@ -226,6 +226,31 @@ type nameOfTest string
 
 func (n nameOfTest) name() string { return string(n) }
 
+// stuckName is what a router whose lock is held has to say.
+type stuckName struct {
+	asked   *atomic.Int64
+	release <-chan struct{}
+}
+
+func (n stuckName) name() string {
+	n.asked.Add(1)
+	<-n.release
+	return "found"
+}
+
+func TestNameThatHangsIsAskedForOnce(t *testing.T) {
+	var table workTable
+	var asked atomic.Int64
+	release := make(chan struct{})
+	list(&table, &work{kind: requestWork, named: stuckName{&asked, release}})
+	for range 3 {
+		assert.Empty(t, table.oldest(1)[0].Name)
+	}
+	assert.EqualValues(t, 1, asked.Load())
+	close(release)
+	require.Eventually(t, func() bool { return table.oldest(1)[0].Name == "found" }, 10*time.Second, time.Millisecond)
+}
+
 func TestAgeIsNeverNegative(t *testing.T) {
 	var table workTable
 	w := &work{kind: rolloutWork}
@@ -378,8 +403,6 @@ func TestAgesAreRightAfterAStop(t *testing.T) {
 		time.Sleep(time.Hour) // nobody runs
 		endSecond := beginUntilDone()
 		time.Sleep(10 * time.Millisecond)
-		advanceCoarseClock(sinceBase())
-		time.Sleep(time.Minute)
 
 		requestAges := func() (all []time.Duration) {
 			for _, w := range inFlightWork.oldest(10) {
@@ -389,6 +412,10 @@ func TestAgesAreRightAfterAStop(t *testing.T) {
 			}
 			return all
 		}
+		assert.Equal(t, []time.Duration{time.Hour + time.Second + 10*time.Millisecond, 0}, requestAges(), "the sampler has not run yet")
+
+		advanceCoarseClock(sinceBase())
+		time.Sleep(time.Minute)
 		const hourLater = time.Hour + time.Minute + time.Second + 10*time.Millisecond
 		assert.Equal(t, []time.Duration{hourLater, time.Minute}, requestAges())
 

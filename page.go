@@ -28,7 +28,17 @@ import (
 // out of the numbers. It ends with the observer, or when its [http.Server] shuts
 // down.
 func Handler() http.Handler {
-	return page.New(pageText(), pageSnapshot)
+	livePage.once.Do(func() { livePage.handler = page.New(pageText(), pageSnapshot) })
+	return livePage.handler
+}
+
+// livePage is one for the process: wherever it is mounted, who looks shares what
+// is encoded, and a server that makes a handler for each request leaves nothing
+// behind. It is made when it is first asked for, so that the binaries of those who
+// never ask do not contain it.
+var livePage struct {
+	once    sync.Once
+	handler *page.Handler
 }
 
 func pageSnapshot() (s page.Snapshot) {
@@ -65,7 +75,7 @@ func pageSnapshot() (s page.Snapshot) {
 // the dashboards say the same.
 func pageText() page.Text {
 	text := page.Text{
-		Process: fmt.Sprintf("%s, process %d", filepath.Base(os.Args[0]), os.Getpid()),
+		Process: processName(),
 		Captions: map[string]string{
 			"load": "What work waits for: the mean number of goroutines, threads, requests and rollouts that wait for each cause. " +
 				"Above the processors, more waits than could run. The verdict, not the largest, is the first to look at: a cause has victims. " +
@@ -95,6 +105,15 @@ func pageText() page.Text {
 		text.Causes = append(text.Causes, page.Cause{Name: string(r.cause), Condition: r.condition, Share: r.share})
 	}
 	return text
+}
+
+// processName tells processes apart. A library in a foreign program has no
+// arguments.
+func processName() string {
+	if len(os.Args) == 0 {
+		return fmt.Sprintf("process %d", os.Getpid())
+	}
+	return fmt.Sprintf("%s, process %d", filepath.Base(os.Args[0]), os.Getpid())
 }
 
 // history gathers what the sampler sees into seconds and windows, for the page.

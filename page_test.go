@@ -296,3 +296,13 @@ func TestStreamOfThePageEndsWithTheObserver(t *testing.T) {
 	_, err = io.Copy(io.Discard, answer.Body)
 	assert.NoError(t, err, "the body ends")
 }
+
+func TestHandlersAreOne(t *testing.T) {
+	assert.Same(t, Handler(), Handler())
+}
+
+func TestProcessWithoutArgumentsHasAName(t *testing.T) {
+	defer func(before []string) { os.Args = before }(os.Args)
+	os.Args = nil
+	assert.Contains(t, processName(), "process ")
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -39,6 +40,64 @@ type capture struct {
 type captureFile struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
+}
+
+// listPatience is how long a page waits for the list of captures. A directory on
+// a network may hang.
+const listPatience = 100 * time.Millisecond
+
+// listCooldown is the least time between two looks at a directory that changes:
+// one with 100,000 entries takes half a second of CPU to read.
+const listCooldown = 5 * time.Second
+
+// captureList is what all who look are shown of a directory. One goroutine at a
+// time looks into it, and whoever does not want to wait for it gets what was
+// found before.
+type captureList struct {
+	mu        sync.Mutex // guards what follows
+	directory string
+	looked    time.Time     // when the last look began
+	looking   chan struct{} // closed when the look under way ends; nil without one
+	found     []capture
+}
+
+// of returns the newest captures in a directory, as they were at most listCooldown ago.
+func (l *captureList) of(directory string) []capture {
+	if directory == "" {
+		return []capture{}
+	}
+	l.mu.Lock()
+	if l.directory != directory {
+		l.directory, l.looked, l.found = directory, time.Time{}, []capture{}
+	}
+	if l.looking == nil && time.Since(l.looked) >= listCooldown {
+		l.looked, l.looking = time.Now(), make(chan struct{})
+		go l.look(directory, l.looking)
+	}
+	looking := l.looking
+	l.mu.Unlock()
+	if looking != nil {
+		timeout := time.NewTimer(listPatience)
+		defer timeout.Stop()
+		select {
+		case <-looking:
+		case <-timeout.C:
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found
+}
+
+func (l *captureList) look(directory string, done chan struct{}) {
+	defer close(done)
+	found := listCaptures(directory)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looking = nil
+	if l.directory == directory {
+		l.found = found
+	}
 }
 
 // listCaptures returns the newest captures in a directory, as far as they can be
@@ -90,8 +149,13 @@ func (h *Handler) serveCapture(w http.ResponseWriter, r *http.Request, name stri
 	header := w.Header()
 	header.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", strings.ReplaceAll(name, "/", "-")))
 	header.Set("Content-Type", contentTypes[path.Ext(name)])
+	// A trace of 16 MiB takes longer than the WriteTimeout of many servers.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadPatience)) // not every writer has one
 	http.ServeContent(w, r, "", info.ModTime(), file)
 }
+
+// downloadPatience is how long a download may take.
+const downloadPatience = 10 * time.Minute
 
 // contentTypes has the types of what is captured. Anything else is not served.
 var contentTypes = map[string]string{

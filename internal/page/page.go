@@ -152,6 +152,7 @@ type Handler struct {
 	text     Text
 	snapshot func() Snapshot
 	streams  streams
+	captures captureList
 }
 
 // New returns a handler that shows what snapshot returns, which may be called
@@ -187,6 +188,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the page is only to be read", http.StatusMethodNotAllowed)
 		return
 	}
+	h.streams.know(r)
 	query := r.URL.Query()
 	if name := query.Get("capture"); name != "" {
 		h.serveCapture(w, r, name)

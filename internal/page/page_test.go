@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -253,6 +254,26 @@ func TestCapturesAreListed(t *testing.T) {
 	}, listCaptures(evidence(t)))
 	assert.Empty(t, listCaptures(""))
 	assert.Empty(t, listCaptures(filepath.Join(t.TempDir(), "not made yet")))
+}
+
+func TestDownloadHasItsTime(t *testing.T) {
+	h := handlerOf(Snapshot{Captures: evidence(t)})
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?capture=20261129T140000.000000Z-gc-1/goroutines.txt", nil))
+	require.Len(t, w.all, 1)
+	assert.Greater(t, time.Until(w.all[0]), downloadPatience/2)
+}
+
+func TestListOfCapturesIsLookedUpSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		directory := evidence(t)
+		var list captureList
+		assert.Len(t, list.of(directory), 2)
+		require.NoError(t, os.RemoveAll(directory))
+		assert.Len(t, list.of(directory), 2)
+		time.Sleep(listCooldown)
+		assert.Empty(t, list.of(directory))
+	})
 }
 
 func TestCaptureIsDownloaded(t *testing.T) {

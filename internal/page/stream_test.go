@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -348,4 +349,76 @@ func full() *History {
 		h.AddSecond(&Second{At: now.Add(time.Duration(i-rows+1) * 990 * time.Millisecond)})
 	}
 	return h
+}
+
+func TestStreamThatComesDuringAShutdownEnds(t *testing.T) {
+	s := newSource()
+	s.second(1)
+	h := New(text, s.snapshot)
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("format") == "events" {
+			close(arrived)
+			<-goOn
+		}
+		h.ServeHTTP(w, r)
+	}))
+	answer, err := http.Get(server.URL) // as a browser, which gets the page first
+	require.NoError(t, err)
+	answer.Body.Close()
+	go func() {
+		if answer, err := http.Get(server.URL + "?format=events"); err == nil {
+			answer.Body.Close()
+		}
+	}()
+	<-arrived
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	go func() { ended <- server.Config.Shutdown(ctx) }()
+	require.Eventually(t, func() bool {
+		h.streams.mu.Lock()
+		defer h.streams.mu.Unlock()
+		return !h.streams.servers[weak.Make(server.Config)]
+	}, 10*time.Second, time.Millisecond, "the hook has run")
+	close(goOn)
+	assert.NoError(t, <-ended)
+}
+
+func TestViewersBetweenTwoEventsShareOneDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource()
+		s.second(1)
+		h := New(text, s.snapshot)
+		first := view(t, h)
+		asked := s.asked.Load()
+		whole := h.streams.wholeOf(s.snapshot())
+		assert.Same(t, &whole[0], &h.streams.wholeOf(s.snapshot())[0])
+		s.second(2)
+		time.Sleep(updateInterval)
+		synctest.Wait()
+		assert.NotSame(t, &whole[0], &h.streams.wholeOf(s.snapshot())[0], "rows have come")
+		assert.Greater(t, s.asked.Load(), asked)
+		first.leave()
+		<-first.done
+	})
+}
+
+// deadlines is a writer that notes the deadlines that it was given.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	all []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(deadline time.Time) error {
+	d.all = append(d.all, deadline)
+	return nil
+}
+
+func TestSlowViewerHasTimeForEachPiece(t *testing.T) {
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	event := make([]byte, 3*pieceSize+1)
+	require.NoError(t, send(w, event))
+	assert.Len(t, w.all, 4)
+	assert.Equal(t, len(event), w.Body.Len())
 }
