@@ -44,8 +44,9 @@ var livePage struct {
 func pageSnapshot() (s page.Snapshot) {
 	p := running.Load()
 	if p == nil {
-		return page.Snapshot{Summary: "nothing observes this process. Call observer.Start with a provider: " +
-			"export.FromEnv(), or observer.WithMeterProvider(noop.NewMeterProvider()) for this page alone"}
+		return page.Snapshot{Summary: "nothing observes this process; the log line of observer.Start says why. " +
+			"With export.FromEnv(), set OTEL_EXPORTER_OTLP_ENDPOINT, or NEMO_GYM_OTEL_EXPORTER=console. " +
+			"For this page alone, pass observer.WithMeterProvider(noop.NewMeterProvider())"}
 	}
 	defer p.failures.survive("page")
 	d := p.current()

@@ -143,7 +143,7 @@ var rules = []rule{
 		evidence: func(w *window) string {
 			return fmt.Sprintf("%.1f rollouts waited for admission while %.1f were active", w.load[CauseAdmission], w.active)
 		},
-		advice: "Raise the limit if what is behind it has room; nothing else in this process waits.",
+		advice: "Raise the limit if what is behind it has room; no cause that comes before it explains the wait.",
 	},
 	{
 		cause:     CauseBlockedThread,

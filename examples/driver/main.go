@@ -39,7 +39,7 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	server := flag.String("server", "", "URL of examples/server; without one the driver brings its own")
-	output := flag.String("output", "", "file for the output; without one a new temporary file")
+	output := flag.String("output", "", "file for the output; without one a new temporary file, which stays")
 	resident := flag.Int("resident", 200, "how many rollouts exist at once")
 	limit := flag.Int("limit", 16, "how many of them run at once")
 	deadline := flag.Duration("deadline", time.Second, "how long one in eight rollouts waits for the limit at most")

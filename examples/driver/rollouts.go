@@ -199,7 +199,7 @@ func (d *driver) summarize() {
 	fmt.Printf("%-12s %10d   after %.0f ms on average\n", "admitted", d.admitted.Load(),
 		float64(d.waited.Load())/1e6/float64(max(d.admitted.Load(), 1)))
 	fmt.Printf("%-12s %10d   before their deadline\n", "abandoned", d.abandoned.Load())
-	fmt.Printf("%-12s %10d   of the last: %v\n", "failed", d.failed.Load(), d.lastError())
+	fmt.Printf("%-12s %10d   the last one because of: %v\n", "failed", d.failed.Load(), d.lastError())
 	fmt.Printf("%-12s %10d   %.1f a second\n", "finished", finished, float64(finished)/took.Seconds())
 	fmt.Printf("%-12s %10d\n", "turns", d.turns.Load())
 	fmt.Printf("%-12s %10d\n", "tool calls", d.toolCalls.Load())

@@ -146,15 +146,15 @@ const usage = `Rollouts is a rollout stack in miniature: four observed processes
   driver ──> agent ──> model        for each turn of a rollout the agent asks the
                   └──> resources    model, and then calls the resources server
 
-  rollouts                            nothing is slow: the driver's limit decides
-  rollouts -model-slots 2             the model serves two turns at a time
-  rollouts -model-delay 400ms         the model takes its time
-  rollouts -agent-cpu 40ms            the agent computes
-  rollouts -resources-lock 20ms       the resources server holds one lock
-  rollouts -resources-delay 400ms     the resources server takes its time
-  rollouts -driver-connections 2      the driver's HTTP client has two connections
-  rollouts -driver-write 50ms         the driver's output is slow
-  rollouts -rate 40 -driver-limit 0   open loop: rollouts arrive as they please
+  go run ./examples/rollouts                            nothing is slow: the driver's limit decides
+  go run ./examples/rollouts -model-slots 2             the model serves two turns at a time
+  go run ./examples/rollouts -model-delay 400ms         the model takes its time
+  go run ./examples/rollouts -agent-cpu 40ms            the agent computes
+  go run ./examples/rollouts -resources-lock 20ms       the resources server holds one lock
+  go run ./examples/rollouts -resources-delay 400ms     the resources server takes its time
+  go run ./examples/rollouts -driver-connections 2      the driver's HTTP client has two connections
+  go run ./examples/rollouts -driver-write 50ms         the driver's output is slow
+  go run ./examples/rollouts -rate 40 -driver-limit 0   open loop: rollouts arrive as they please
 
 In a closed loop a rollout begins when another ends, so that a slow stage slows
 the arrivals; in an open loop they pile up in front of it.

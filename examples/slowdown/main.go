@@ -81,6 +81,7 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "slowdown: %v\n", err)
 		return notNamed
 	case !wasNamed:
+		fmt.Fprintf(stderr, "slowdown: the verdict was not %s, or not %s alone. Where others use the processors, try again when they are quiet.\n", s.injection.cause, s.injection.cause)
 		return notNamed
 	}
 	return named
@@ -129,11 +130,13 @@ func parse(arguments []string, stdout, stderr io.Writer) (settings, error) {
 const usage = `Slowdown makes a small server suffer from one cause of slowness, and prints what
 the observer says about it at the end of each window.
 
-  slowdown -list                        what there is to suffer from
-  slowdown -cause gc                    the first way to suffer from the collector
-  slowdown -cause gc -kind limit        another one
-  slowdown -cause lock -suffer 8s       suffer, then watch the verdict go back to none
-  slowdown -cause lock -capture /tmp/e  leave evidence, for go tool trace
+  go run ./examples/slowdown -list                        what there is to suffer from
+  go run ./examples/slowdown -cause gc                    the first way to suffer from the collector
+  go run ./examples/slowdown -cause gc -kind limit        another one
+  go run ./examples/slowdown -cause lock -suffer 8s       suffer, then watch the verdict go back to none
+  go run ./examples/slowdown -cause lock -capture /tmp/e  leave evidence, for go tool trace
+
+It serves its live page, whose address it prints.
 
 How to read a window:
 
@@ -168,7 +171,7 @@ func demonstrate(ctx context.Context, s settings, stdout, stderr io.Writer) (was
 		}
 	}
 	if !s.json {
-		fmt.Fprintf(stdout, "%s, %s: %s\n\n", s.injection.cause, s.injection.kind, s.injection.what)
+		fmt.Fprintf(stdout, "%s, %s: %s\nIts live page is at %s. Ctrl-C ends it.\n\n", s.injection.cause, s.injection.kind, s.injection.what, server.url+pagePath)
 	}
 
 	reader := sdkmetric.NewManualReader()

@@ -34,6 +34,9 @@ type server struct {
 	answers  answers
 }
 
+// pagePath is where the live page is.
+const pagePath = "/debug/observer"
+
 const (
 	askInterval    = 50 * time.Millisecond // between the requests of somebody who looks in
 	requestTimeout = 10 * time.Second
@@ -56,7 +59,10 @@ func newServer() (*server, error) {
 	mux.HandleFunc("GET /rollouts/{id}", s.serveRollout)
 	mux.HandleFunc("GET /work", serveWork)
 	mux.HandleFunc("GET /ask", s.serveAsk)
-	s.http = &http.Server{Addr: listener.Addr().String(), Handler: observer.Middleware(mux)}
+	outer := http.NewServeMux()
+	outer.Handle("/", observer.Middleware(mux))
+	outer.Handle(pagePath, observer.Handler()) // beside the middleware: who looks is not counted
+	s.http = &http.Server{Addr: listener.Addr().String(), Handler: outer}
 	go s.http.Serve(listener)
 	return s, nil
 }

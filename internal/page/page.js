@@ -492,8 +492,9 @@ function onKey(picture, event) {
 function showVerdict(message) {
 	const verdict = message.verdict || (state.windows.length > 0 ? 'none' : 'no verdict yet');
 	const advice = message.findings.find((f) => f.cause === message.verdict)?.advice ?? '';
-	const told = message.summary.replace(`${message.verdict}: `, '').replace(advice, '').trim();
-	byId('verdict').className = `c-${message.verdict || 'none'}`;
+	const prefix = message.verdict ? `${message.verdict}: ` : '';
+	const told = message.summary.replace(prefix, '').replace(advice, '').trim();
+	byId('verdict').className = message.verdict ? `c-${message.verdict}` : '';
 	byId('verdict-name').textContent = verdict;
 	byId('evidence').textContent = told.charAt(0).toUpperCase() + told.slice(1);
 	byId('advice').textContent = advice;
