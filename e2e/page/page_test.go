@@ -15,6 +15,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer/e2e/internal/backend"
 )
 
 // program is the built process.
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer startBrowser()()
-		return m.Run()
+		return backend.Main(m)
 	}())
 }
 
@@ -128,6 +130,19 @@ func TestVerdictFollowsTheCause(t *testing.T) {
 
 	post(t, server+"/recover")
 	b.await(verdict + ` !== 'gc'`)
+}
+
+func TestVerdictFollowsTheExampleThatSuffers(t *testing.T) {
+	if browser == nil {
+		t.Skip("there is no Chromium; on Debian: apt-get install chromium")
+	}
+	slowdown := backend.StartExample(t, "slowdown", nil, "-cause", "lock", "-suffer", "20s", "-window", "1s", "-duration", "0")
+	address := slowdown.WaitForOutput(t, `live page is at (http://[^/]+)(/\S+)\. `)
+	b := open(t, address[1], address[2], wide)
+	const verdict = `document.getElementById('verdict-name').textContent`
+	b.await(verdict + ` === 'lock'`)
+	assert.Regexp(t, `goroutines waited for a mutex\.$`, value[string](b, `document.getElementById('evidence').textContent`))
+	b.await(verdict + ` === 'none'`)
 }
 
 func TestPageWorksWhereverItIsMounted(t *testing.T) {
