@@ -24,27 +24,21 @@ type Cgroup struct {
 	Directories []string
 }
 
-// FindCgroup looks up the group of this process for a controller, "cpu" or
-// "memory", with /proc/self/cgroup and /proc/self/mountinfo in fsys. A process
-// can be moved to another group while it runs.
-//
-// An error that wraps [errors.ErrUnsupported] means that the group is not
-// visible from here: no hierarchy has the controller, or it is not mounted, or
-// what is mounted is another part of the tree.
-func FindCgroup(fsys fs.FS, controller string) (Cgroup, error) {
-	return new(CgroupFinder).Find(fsys, controller)
-}
-
-// CgroupFinder does what [FindCgroup] does, again and again: it reads the mounts,
-// which takes most of the time, only when the process's groups have changed or
-// the one that it found is gone. The zero value is ready. It is not safe for
-// concurrent use.
+// CgroupFinder looks up the groups of this process, which can be moved to others
+// while it runs. It reads the mounts, which takes most of the time, only when the
+// groups have changed or the one that it found is gone. The zero value is ready.
+// It is not safe for concurrent use.
 type CgroupFinder struct {
 	cgroup string            // the text of /proc/self/cgroup
 	found  map[string]Cgroup // by controller, according to that text
 }
 
-// Find looks up the group of this process for a controller.
+// Find looks up the group for a controller, "cpu" or "memory", with
+// /proc/self/cgroup and /proc/self/mountinfo in fsys.
+//
+// An error that wraps [errors.ErrUnsupported] means that the group is not
+// visible from here: no hierarchy has the controller, or it is not mounted, or
+// what is mounted is another part of the tree.
 func (f *CgroupFinder) Find(fsys fs.FS, controller string) (Cgroup, error) {
 	cgroup, err := fs.ReadFile(fsys, "proc/self/cgroup")
 	if err != nil {

@@ -23,7 +23,7 @@ func TestCPULimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := tree(t, name)
-			cgroup, err := kernel.FindCgroup(files, "cpu")
+			cgroup, err := new(kernel.CgroupFinder).Find(files, "cpu")
 			require.NoError(t, err)
 			cpus, err := cgroup.CPULimit(files)
 			require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestThrottling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := tree(t, name)
-			cgroup, err := kernel.FindCgroup(files, "cpu")
+			cgroup, err := new(kernel.CgroupFinder).Find(files, "cpu")
 			require.NoError(t, err)
 			levels, err := cgroup.Throttling(files)
 			require.NoError(t, err)

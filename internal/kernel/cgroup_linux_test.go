@@ -17,7 +17,7 @@ import (
 
 func TestCgroupOfThisProcess(t *testing.T) {
 	files := os.DirFS("/")
-	cgroup, err := kernel.FindCgroup(files, "cpu")
+	cgroup, err := new(kernel.CgroupFinder).Find(files, "cpu")
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -26,7 +26,7 @@ func TestCgroupOfThisProcess(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, cpus)
 
-	cgroup, err = kernel.FindCgroup(files, "memory")
+	cgroup, err = new(kernel.CgroupFinder).Find(files, "memory")
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -50,7 +50,7 @@ func TestThrottlingByThisKernel(t *testing.T) {
 		beThrottled(t, group)
 		return
 	}
-	cgroup, err := kernel.FindCgroup(os.DirFS("/"), "cpu")
+	cgroup, err := new(kernel.CgroupFinder).Find(os.DirFS("/"), "cpu")
 	if err != nil {
 		t.Skip(err)
 	}
@@ -81,7 +81,7 @@ func TestThrottlingByThisKernel(t *testing.T) {
 func beThrottled(t *testing.T, group string) {
 	require.NoError(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0))
 	files := os.DirFS("/")
-	cgroup, err := kernel.FindCgroup(files, "cpu")
+	cgroup, err := new(kernel.CgroupFinder).Find(files, "cpu")
 	require.NoError(t, err)
 	assert.Equal(t, group, "/"+cgroup.Directories[0])
 	cpus, err := cgroup.CPULimit(files)

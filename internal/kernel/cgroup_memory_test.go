@@ -22,7 +22,7 @@ func TestMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := tree(t, name)
-			cgroup, err := kernel.FindCgroup(files, "memory")
+			cgroup, err := new(kernel.CgroupFinder).Find(files, "memory")
 			require.NoError(t, err)
 			use, err := cgroup.Memory(files)
 			require.NoError(t, err)

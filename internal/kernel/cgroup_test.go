@@ -36,7 +36,7 @@ func TestFindCgroup(t *testing.T) {
 		{"hybrid", "hugetlb", kernel.Cgroup{Unified: true, Directories: []string{"sys/fs/cgroup/unified"}}},
 	} {
 		t.Run(c.tree+"/"+c.controller, func(t *testing.T) {
-			cgroup, err := kernel.FindCgroup(tree(t, c.tree), c.controller)
+			cgroup, err := new(kernel.CgroupFinder).Find(tree(t, c.tree), c.controller)
 			require.NoError(t, err)
 			assert.Equal(t, c.want, cgroup)
 		})
@@ -127,19 +127,19 @@ func TestFindCgroupPassesOverAHiddenMount(t *testing.T) {
 		"seen/a/cpu.max":        text("max 100000\n"),
 		"hidden/something/else": text(""),
 	}
-	cgroup, err := kernel.FindCgroup(files, "cpu")
+	cgroup, err := new(kernel.CgroupFinder).Find(files, "cpu")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"seen/a", "seen"}, cgroup.Directories)
 }
 
 func TestFindCgroupWithoutFiles(t *testing.T) {
-	_, err := kernel.FindCgroup(fstest.MapFS{}, "cpu")
+	_, err := new(kernel.CgroupFinder).Find(fstest.MapFS{}, "cpu")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	_, err = kernel.FindCgroup(fstest.MapFS{"proc/self/cgroup": text("0::/\n")}, "cpu")
+	_, err = new(kernel.CgroupFinder).Find(fstest.MapFS{"proc/self/cgroup": text("0::/\n")}, "cpu")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	_, err = kernel.FindCgroup(fstest.MapFS{ // the group's directory was removed
+	_, err = new(kernel.CgroupFinder).Find(fstest.MapFS{ // the group's directory was removed
 		"proc/self/cgroup":    text("0::/gone (deleted)\n"),
 		"proc/self/mountinfo": text("9 1 0:9 / /c rw - cgroup2 cgroup rw\n"),
 		"c/cgroup.procs":      text(""),
