@@ -56,6 +56,7 @@ type window struct {
 	processors float64           // P: GOMAXPROCS
 	cpus       float64           // C: the smaller of P and what the process may use
 	cpu        float64           // CPU time of the process, in seconds per second
+	cpuKnown   bool
 
 	medianRunnable float64
 	lagShare       float64 // the sum of max(0, lag - lagAllowance) over the length
@@ -277,6 +278,7 @@ func newWindow(began, ended time.Time, before, after standing, sums *sampleSums)
 		processors:       after.processors,
 		cpus:             after.cpus,
 		cpu:              cpu.value,
+		cpuKnown:         cpu.known,
 		medianRunnable:   sums.queue.median(sums.runnableKnown),
 		lagShare:         sums.lagExcess.Seconds() / seconds,
 		worstLag:         sums.worstLag,

@@ -133,7 +133,6 @@ type history struct {
 	second page.Second
 	sums   inFlightSums
 	before totals
-	cpu    maybe // at the end of the last window
 }
 
 // inFlightSums add up what was in flight at each sample.
@@ -158,7 +157,6 @@ func (h *history) begin(now time.Time) {
 	defer h.mu.Unlock()
 	h.open(now, h.read())
 	h.last = now
-	h.cpu = h.cpuTime()
 }
 
 // add takes one sample. The first one that lies a second after the last second's
@@ -263,7 +261,6 @@ func (h *history) addWindow(w *window, verdict Cause) {
 	}
 	defer h.mu.Unlock()
 	defer h.failures.survive("history") // a source's; the verdict goes on
-	cpu := h.cpuTime()
 	memory, memoryErr := h.process.residentMemory()
 	threads, threadsErr := h.process.threads()
 	row := page.Window{
@@ -272,7 +269,7 @@ func (h *history) addWindow(w *window, verdict Cause) {
 		Verdict:     string(verdict),
 		Processors:  page.Number(w.processors),
 		CPUs:        page.Number(w.cpus),
-		CPU:         cpu.growth(h.cpu).over(w.length.Seconds()).number(),
+		CPU:         maybe{w.cpu, w.cpuKnown}.number(),
 		Memory:      maybe{float64(memory), memoryErr == nil}.number(),
 		Threads:     maybe{float64(threads), threadsErr == nil}.number(),
 		Descriptors: page.Unmeasured,
@@ -284,13 +281,7 @@ func (h *history) addWindow(w *window, verdict Cause) {
 		load, measured := w.load[r.cause]
 		row.Load[i] = maybe{load, measured}.number()
 	}
-	h.cpu = cpu
 	h.AddWindow(&row)
-}
-
-func (h *history) cpuTime() maybe {
-	user, system, err := h.process.cpuTime()
-	return maybe{user + system, err == nil}
 }
 
 // number is what the page shows of a reading.

@@ -197,7 +197,7 @@ func TestHistoryAfterARestartHasNothingOfBefore(t *testing.T) {
 
 func TestWindowOfTheHistoryIsThatOfTheDiagnosis(t *testing.T) {
 	i := manually(t)
-	w := &window{at: time.Now(), length: 10 * time.Second, processors: 2, cpus: 1.5, descriptors: 12,
+	w := &window{at: time.Now(), length: 10 * time.Second, processors: 2, cpus: 1.5, cpu: 0.5, cpuKnown: true, descriptors: 12,
 		load: map[Cause]float64{CauseGC: 0.75, CauseDescriptors: 0.1}}
 	i.publish(w)
 	all := i.history.Windows(time.Now())
@@ -208,6 +208,7 @@ func TestWindowOfTheHistoryIsThatOfTheDiagnosis(t *testing.T) {
 	assert.Equal(t, "none", got.Verdict)
 	assert.Equal(t, page.Number(2), got.Processors)
 	assert.Equal(t, page.Number(1.5), got.CPUs)
+	assert.Equal(t, page.Number(0.5), got.CPU)
 	assert.Equal(t, page.Number(12), got.Descriptors)
 	for n, r := range rules {
 		if load, measured := w.load[r.cause]; measured {
