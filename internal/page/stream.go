@@ -59,7 +59,7 @@ type viewer struct {
 // come here and not only those for streams, since a hook that is given to a server
 // that shuts down already is never called, and the page itself comes first.
 func (s *streams) know(r *http.Request) {
-	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	server := serverOf(r)
 	if server == nil {
 		return
 	}
@@ -76,6 +76,12 @@ func (s *streams) know(r *http.Request) {
 	server.RegisterOnShutdown(func() { s.endOf(server) })
 }
 
+// serverOf returns the server that serves r, or nil where that is not known.
+func serverOf(r *http.Request) *http.Server {
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	return server
+}
+
 // serve sends one whole document, and then what changes, until the viewer
 // leaves, is too slow, or the observer stops.
 func (s *streams) serve(w http.ResponseWriter, r *http.Request) {
@@ -89,8 +95,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	snapshot := s.handler.snapshot()
-	v := &viewer{history: snapshot.History, events: make(chan []byte, viewerBacklog)}
-	v.server, _ = r.Context().Value(http.ServerContextKey).(*http.Server)
+	v := &viewer{history: snapshot.History, server: serverOf(r), events: make(chan []byte, viewerBacklog)}
 	if v.history != nil {
 		// Before the document is made: rows that come twice do no harm, as they are
 		// numbered. Rows that never come would.
