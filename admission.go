@@ -189,7 +189,7 @@ func (a *MeteredAdmission) letGo() {
 // recordAdmission records the wait of one admitted rollout.
 func (m *DriverMetrics) recordAdmission(ctx context.Context, waited time.Duration) {
 	if p, to := m.recorded(); to != nil {
-		p.recordings.duration(ctx, &to.admission, waited)
+		p.recordings.duration(ctx, &to.admission, waited, nil)
 	}
 }
 

@@ -3,7 +3,6 @@ package observer
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -183,22 +182,9 @@ func (p point) observeUnless(failed error, value int64) error {
 	return failed
 }
 
-// statusOptions are the attribute sets of the status codes, made when a code is
-// first seen.
-var statusOptions [maxStatus - minStatus + 1]atomic.Pointer[[]metric.ObserveOption]
-
 func (c *collection) responses(to point) error {
-	for i := range requestTotals.responses {
-		n := requestTotals.responses[i].Load()
-		if n == 0 {
-			continue
-		}
-		options := statusOptions[i].Load()
-		if options == nil {
-			options = &[]metric.ObserveOption{attributesOf(attribute.Int(HTTPStatusCodeAttribute, minStatus+i))}
-			statusOptions[i].Store(options)
-		}
-		to.observe(n, *options...)
+	for _, seen := range requestTotals.seen.all() {
+		to.observe(requestTotals.responded(seen.status), seen.options...)
 	}
 	return nil
 }

@@ -66,9 +66,8 @@ func (m *DriverMetrics) CountResident(rollout func() error) error {
 	}
 	number := m.resident.begin()
 	defer m.resident.end()
-	w := &work{kind: rolloutWork}
-	inFlightWork.add(w, sinceBase(), number)
-	defer w.done()
+	listed := inFlightWork.begin(sinceBase(), number, nil, nil)
+	defer inFlightWork.end(listed)
 	return rollout()
 }
 
@@ -76,7 +75,7 @@ func (m *DriverMetrics) CountResident(rollout func() error) error {
 // in milliseconds. A negative duration is not recorded.
 func (m *DriverMetrics) RecordMaterialize(ctx context.Context, took time.Duration) {
 	if p, to := m.recorded(); to != nil {
-		p.recordings.duration(ctx, &to.materialize, took)
+		p.recordings.duration(ctx, &to.materialize, took, nil)
 	}
 }
 
@@ -94,8 +93,8 @@ func (m *DriverMetrics) RecordOutputWrite(ctx context.Context, took time.Duratio
 
 func (m *DriverMetrics) recordOutputWrite(ctx context.Context, took time.Duration, bytes int64) {
 	if p, to := m.recorded(); to != nil {
-		p.recordings.duration(ctx, &to.writeDuration, took)
-		p.recordings.count(ctx, &to.writeBytes, bytes)
+		p.recordings.duration(ctx, &to.writeDuration, took, nil)
+		p.recordings.count(ctx, &to.writeBytes, bytes, nil)
 	}
 }
 
@@ -131,10 +130,10 @@ type RolloutSize struct {
 // it is not recorded.
 func (m *DriverMetrics) RecordRollout(ctx context.Context, size RolloutSize) {
 	if p, to := m.recorded(); to != nil {
-		p.recordings.count(ctx, &to.inputItems, int64(size.InputItems))
-		p.recordings.count(ctx, &to.outputItems, int64(size.OutputItems))
-		p.recordings.count(ctx, &to.turns, int64(size.Turns))
-		p.recordings.count(ctx, &to.toolCalls, int64(size.ToolCalls))
+		p.recordings.count(ctx, &to.inputItems, int64(size.InputItems), nil)
+		p.recordings.count(ctx, &to.outputItems, int64(size.OutputItems), nil)
+		p.recordings.count(ctx, &to.turns, int64(size.Turns), nil)
+		p.recordings.count(ctx, &to.toolCalls, int64(size.ToolCalls), nil)
 	}
 }
 

@@ -54,6 +54,9 @@ func PublishLag(length, worst time.Duration) {
 	})
 }
 
+// PassOn hands what waits to be recorded to the provider, as a collection does.
+func PassOn() { running.Load().recordings.flush() }
+
 // WorkListed returns how many units of work the table of those in flight lists.
 func WorkListed() (n int) {
 	inFlightWork.each(func(*work, time.Duration) { n++ })

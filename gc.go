@@ -106,19 +106,24 @@ type heapTotals struct {
 
 const (
 	cycles = iota
-	frees
 	allocs
+	frees
 	finalizers
 )
 
-var heapMetrics = [...]string{cycles: gcCyclesMetric, frees: gcFreesMetric, allocs: gcAllocsMetric, finalizers: gcFinalizersMetric}
+var heapMetrics = [...]string{cycles: gcCyclesMetric, allocs: gcAllocsMetric, frees: gcFreesMetric, finalizers: gcFinalizersMetric}
 
 // read fetches all of them at once. It allocates nothing.
-func (t *heapTotals) read() {
-	for i, name := range heapMetrics {
-		t.samples[i].Name = name
+func (t *heapTotals) read() { t.readFirst(len(t.samples)) }
+
+// readAllocated fetches what sinceCollection notices.
+func (t *heapTotals) readAllocated() { t.readFirst(allocs + 1) }
+
+func (t *heapTotals) readFirst(n int) {
+	for i := range n {
+		t.samples[i].Name = heapMetrics[i]
 	}
-	metrics.Read(t.samples[:])
+	metrics.Read(t.samples[:n])
 }
 
 // get returns one of the totals as it was last read.

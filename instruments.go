@@ -108,7 +108,7 @@ var sources = map[string]source{
 	ProcessOpenFDsInstrument:     {observe: (*collection).openDescriptors},
 	ProcessUnixFDsInstrument:     {observe: (*collection).unixDescriptors},
 	RequestsInFlightInstrument: {observe: func(c *collection, to point) error {
-		to.observe(requestTotals.served.now())
+		to.observe(requestTotals.servedNow())
 		return nil
 	}},
 	RequestsUnhandledExceptionsInstrument: {observe: func(c *collection, to point) error {
@@ -193,6 +193,7 @@ func (o *observable) instrument() metric.Observable {
 // fill. It goes on past a row that fails, and returns those failures joined.
 func newInstruments(meter metric.Meter, failures *failures) (*instruments, error) {
 	made := new(instruments)
+	made.admission.recorded = new(recordedTotals)
 	var failed []error
 	for _, signal := range catalogue.Signals {
 		if err := made.add(signal, meter, failures); err != nil {
@@ -208,7 +209,8 @@ func (i *instruments) add(s catalogue.Signal, meter metric.Meter, failures *fail
 	switch {
 	case from.float != nil:
 		h, err := meter.Float64Histogram(s.Name, description, unit, metric.WithExplicitBucketBoundaries(s.Boundaries...))
-		*from.float(i) = floatHistogram{to: h, name: s.Name, failures: failures}
+		made := from.float(i)
+		made.to, made.name, made.failures = h, s.Name, failures
 		return err
 	case from.integer != nil:
 		h, err := meter.Int64Histogram(s.Name, description, unit, metric.WithExplicitBucketBoundaries(s.Boundaries...))
@@ -254,7 +256,11 @@ type floatHistogram struct {
 	name     string
 	failures *failures
 
-	// What was recorded, for the page: a provider does not tell.
+	recorded *recordedTotals // nil where the page does not show them
+}
+
+// recordedTotals are what a histogram has taken: a provider does not tell.
+type recordedTotals struct {
 	count, sum atomic.Int64 // the sum in millionths of the unit
 }
 
@@ -265,8 +271,10 @@ func (h *floatHistogram) record(ctx context.Context, value float64, options ...m
 		return
 	}
 	defer h.failures.survive(h.name)
-	h.count.Add(1)
-	h.sum.Add(int64(value * 1e6))
+	if h.recorded != nil {
+		h.recorded.count.Add(1)
+		h.recorded.sum.Add(int64(value * 1e6))
+	}
 	h.to.Record(contextOrBackground(ctx), value, options...)
 }
 

@@ -88,24 +88,28 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	number := counts.served.begin()
-	defer counts.served.end()
-	writer, observed := wrap(w, r, m)
-	inFlightWork.add(&observed.work, coarseNow(), number)
+	writer, observed := wrap(w, r)
+	listed := inFlightWork.begin(coarseNow(), counts.served.begin(), m, r)
 	returned := false
 	defer func() {
-		observed.done()
 		left := observed.clientLeft()
 		var panicked any
-		if returned {
-			observed.start(http.StatusOK) // as net/http is about to, if nothing was written
-		} else {
+		if !returned {
 			panicked = recover() // nil in runtime.Goexit, which nothing stops
 		}
 		if panicked != nil && panicked != http.ErrAbortHandler {
 			counts.CountUnhandledException()
 		}
-		m.count(counts, observed, left, r)
+		status, late := observed.status()
+		if status == 0 && returned && !observed.has(hijacked) {
+			status, late = http.StatusOK, true // net/http is about to write it
+		}
+		started := status != 0 && !(left && late) // nobody receives a head that was written afterwards
+		if left && !(started && observed.complete(listed.method)) {
+			counts.endCancelled(listed, r, status, started)
+		} else {
+			counts.endServed(listed, status, started)
+		}
 		if panicked != nil {
 			// Only a recover tells what was thrown. Within the deferred function
 			// that recovered, the handler's frames are still on the stack for
@@ -117,34 +121,53 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	returned = true
 }
 
-// count counts the response, or the client that left before it was complete, or
-// both.
-func (m *middleware) count(counts *RequestMetrics, observed *response, left bool, r *http.Request) {
-	status, late := observed.status()
-	started := status != 0 && !(left && late) // nobody receives a head that was written afterwards
-	if started {
-		counts.CountResponse(status)
+// request is one that is served, as the middleware received it. A handler may
+// change what it was given, also while somebody asks for the route of a request
+// in flight: hence the copies.
+type request struct {
+	router                      *middleware
+	method, host, path, rawPath string
+}
+
+// received notes what will be asked of r.
+func (q *request) received(router *middleware, r *http.Request) {
+	q.router, q.method, q.host = router, r.Method, r.Host
+	if r.URL != nil {
+		q.path, q.rawPath = r.URL.Path, r.URL.RawPath
 	}
-	if left && !(started && observed.complete()) {
-		counts.CountCancellation(observed.route(func() string {
-			if m.route != nil {
-				return m.route(r)
-			}
-			return r.Pattern
-		}), started)
+}
+
+// endServed ends a request, with a response of a status or without one.
+func (m *RequestMetrics) endServed(listed *work, status int, responded bool) {
+	inFlightWork.end(listed)
+	if !responded || !m.countStatus(&m.answered, status) {
+		m.served.end()
 	}
+}
+
+// endCancelled counts the client of r that left before its response was
+// complete, and ends the request, also where the application's function for the
+// route calls Goexit.
+func (m *RequestMetrics) endCancelled(listed *work, r *http.Request, status int, responded bool) {
+	defer m.endServed(listed, status, responded)
+	m.CountCancellation(listed.route(func() string {
+		if listed.router.route != nil {
+			return listed.router.route(r)
+		}
+		return r.Pattern
+	}), responded)
 }
 
 // name returns the route of a request in flight, or nothing. The pattern in the
 // request is the handler's to write while it runs, so the router is asked with a
 // made-up request.
-func (w *response) name() string {
-	route := w.route(func() string {
-		r := &http.Request{Method: w.method, Host: w.host, URL: &url.URL{Path: w.path, RawPath: w.rawPath}, Header: make(http.Header)}
-		if w.router.route != nil {
-			return w.router.route(r)
+func (q *request) name() string {
+	route := q.route(func() string {
+		r := &http.Request{Method: q.method, Host: q.host, URL: &url.URL{Path: q.path, RawPath: q.rawPath}, Header: make(http.Header)}
+		if q.router.route != nil {
+			return q.router.route(r)
 		}
-		next := w.router.next
+		next := q.router.next
 		if next == nil {
 			next = http.DefaultServeMux
 		}
@@ -170,14 +193,14 @@ func redirectOf(name string) string {
 }
 
 // route returns the path of the pattern that find gives, if it is one.
-func (w *response) route(find func() string) (route string) {
+func (q *request) route(find func() string) (route string) {
 	defer func() {
 		if recover() != nil {
 			route = UnmatchedRoute
 		}
 	}()
 	pattern := find()
-	if w.method == http.MethodConnect && pattern == redirectOf(w.path) {
+	if q.method == http.MethodConnect && pattern == redirectOf(q.path) {
 		// To a CONNECT without the slash at its end a ServeMux answers with a
 		// redirect, and calls the path that it redirects to the pattern.
 		return UnmatchedRoute

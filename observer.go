@@ -496,13 +496,12 @@ func (p *process) tick(l *loop) {
 	if instruments == nil {
 		return
 	}
-	p.recordings.flush()
 	err := p.pauses.poll(func(seconds float64) {
 		instruments.gcPause.record(context.Background(), seconds*1000, generationRecord...)
 		p.history.pause(seconds)
 	})
 	p.failures.report(GCPauseInstrument, err)
-	l.heap.read()
+	l.heap.readAllocated()
 	_, _ = p.allocated.notice(&l.heap) // its error comes back at each export, which reports it
 }
 

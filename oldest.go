@@ -2,7 +2,9 @@ package observer
 
 import (
 	"math"
+	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,12 +17,11 @@ const namePatience = 100 * time.Millisecond
 // maxOldest is how many units of work a diagnosis lists.
 const maxOldest = 10
 
-// work is a request or a rollout in flight. It is part of what its owner
-// allocates anyway. The fields are set before it is added and never change.
+// work is a request or a rollout in flight. Its fields do not change while it is
+// listed.
 type work struct {
-	kind  string        // one of the two below
 	began time.Duration // since clockBase
-	named namer         // nil for work without a name
+	request
 
 	slot *atomic.Pointer[work] // where it is listed; its owner's alone
 }
@@ -30,8 +31,13 @@ const (
 	rolloutWork = "rollout"
 )
 
-// namer finds the name of work in flight, from what was copied at its beginning.
-type namer interface{ name() string }
+// kind tells a request from a rollout, which has none.
+func (q *request) kind() string {
+	if q.router == nil {
+		return rolloutWork
+	}
+	return requestWork
+}
 
 // inFlightWork lists the work in flight of this process.
 var inFlightWork workTable
@@ -43,10 +49,17 @@ var inFlightWork workTable
 //
 // The second-best way is a linked list behind a mutex, in order of age by
 // itself. It makes every request of every core wait for the same cache line.
+//
+// What has ended is used again, since an allocation of its size costs a request
+// as much as all the rest; but only if nobody reads the table. A reader says so
+// before it looks at the slots, and whoever ends looks for readers after it has
+// emptied its slot: what a reader has found there is never used again. The
+// writer that a handler gets is another matter, see [response].
 type workTable struct {
-	count  atomic.Int32 // chunks beyond the first
-	first  workChunk
-	chunks [maxChunks - 1]atomic.Pointer[workChunk]
+	readers atomic.Int32
+	count   atomic.Int32 // chunks beyond the first
+	first   workChunk
+	chunks  [maxChunks - 1]atomic.Pointer[workChunk]
 }
 
 const (
@@ -61,11 +74,24 @@ const (
 
 type workChunk [slotsPerChunk]atomic.Pointer[work]
 
-// add lists w, which began at a time since clockBase, until done. Numbers count
-// the work that begins: what begins at the same time on several cores is led to
-// different slots.
-func (t *workTable) add(w *work, began time.Duration, number int64) {
+// workPool holds work that has ended.
+var workPool = sync.Pool{New: func() any { return new(work) }}
+
+// begin lists work that began at a time since clockBase, until end: a request, or
+// a rollout where there is no router. Numbers count the work that begins: what begins
+// at the same time on several cores is led to different slots.
+func (t *workTable) begin(began time.Duration, number int64, router *middleware, r *http.Request) *work {
+	w := workPool.Get().(*work)
 	w.began = began
+	if router != nil {
+		w.received(router, r)
+	}
+	t.add(w, number)
+	return w
+}
+
+// add finds a slot for w, if there is one.
+func (t *workTable) add(w *work, number int64) {
 	r := uint64(number) // a random number, as far as slots are concerned
 	for {
 		beyond := t.count.Load()
@@ -96,15 +122,21 @@ func (t *workTable) add(w *work, began time.Duration, number int64) {
 	}
 }
 
-// done takes w off the list. Its owner calls it once.
-func (w *work) done() {
+// end takes w off the list. Its owner calls it once, and then has it no more.
+func (t *workTable) end(w *work) {
 	if w.slot != nil {
 		w.slot.Store(nil)
 	}
+	if t.readers.Load() == 0 {
+		*w = work{} // whose strings may be long
+		workPool.Put(w)
+	}
 }
 
-// each calls f with all that is listed, and when that began.
+// each calls f with all that is listed, and when that began. It must not keep w.
 func (t *workTable) each(f func(w *work, began time.Duration)) {
+	t.readers.Add(1)
+	defer t.readers.Add(-1)
 	coarse, now := time.Duration(coarseClock.nanos.Load()), sinceBase()
 	standing := coarse != 0 && now-coarse > coarseEnough // a hold-up that has not ended
 	held := heldUp.Load()
@@ -116,7 +148,7 @@ func (t *workTable) each(f func(w *work, began time.Duration)) {
 		for slot := range chunk {
 			if w := chunk[slot].Load(); w != nil {
 				began := held.corrected(w)
-				if standing && w.kind == requestWork && w.began == coarse {
+				if standing && w.kind() == requestWork && w.began == coarse {
 					began = now
 				}
 				f(w, began)
@@ -128,20 +160,20 @@ func (t *workTable) each(f func(w *work, began time.Duration)) {
 // oldest returns the n units of work that have been in flight longest, the
 // oldest first.
 func (t *workTable) oldest(n int) []Work {
-	var found []*work
+	var found []request
 	var begins []time.Duration
 	t.each(func(w *work, began time.Duration) {
 		i, _ := slices.BinarySearch(begins, began)
 		if i < n {
 			begins = slices.Insert(begins[:min(len(begins), n-1)], i, began)
-			found = slices.Insert(found[:min(len(found), n-1)], i, w)
+			found = slices.Insert(found[:min(len(found), n-1)], i, w.request)
 		}
 	})
 	now := sinceBase()
 	var oldest []Work
 	names := namesOf(found)
-	for i, w := range found {
-		oldest = append(oldest, Work{Kind: w.kind, Name: names[i], Age: max(0, now-begins[i])})
+	for i := range found {
+		oldest = append(oldest, Work{Kind: found[i].kind(), Name: names[i], Age: max(0, now-begins[i])})
 	}
 	return oldest
 }
@@ -154,7 +186,7 @@ var naming = make(chan struct{}, 1)
 // namesOf asks for the names of work, which calls the application's code: on a
 // goroutine of its own, so that neither a Goexit in it nor a wait can end or hold
 // up the sampler. Names that do not come in time stay empty.
-func namesOf(listed []*work) []string {
+func namesOf(listed []request) []string {
 	if len(listed) == 0 {
 		return nil
 	}
@@ -170,9 +202,9 @@ func namesOf(listed []*work) []string {
 		defer func() { <-naming }()
 		names := make([]string, len(listed))
 		defer func() { named <- names }()
-		for i, w := range listed {
-			if w.named != nil {
-				names[i] = w.named.name()
+		for i := range listed {
+			if listed[i].kind() == requestWork {
+				names[i] = listed[i].name()
 			}
 		}
 	}()
@@ -188,7 +220,7 @@ func namesOf(listed []*work) []string {
 func (t *workTable) oldestAge(kind string) (age time.Duration, any bool) {
 	now := sinceBase()
 	t.each(func(w *work, began time.Duration) {
-		if w.kind == kind {
+		if w.kind() == kind {
 			age, any = max(age, now-began), true
 		}
 	})
@@ -224,7 +256,7 @@ type holdUps map[time.Duration]time.Duration
 var heldUp atomic.Pointer[holdUps]
 
 func (h *holdUps) corrected(w *work) time.Duration {
-	if h != nil && w.kind == requestWork {
+	if h != nil && w.kind() == requestWork {
 		if end, found := (*h)[w.began]; found {
 			return end
 		}

@@ -22,7 +22,19 @@ import (
 // added numbers the work that the tests add.
 var added atomic.Int64
 
-func list(t *workTable, w *work) { t.add(w, sinceBase(), added.Add(1)) }
+// list adds a request that a router has received, or a rollout without one.
+func list(t *workTable, router *middleware) *work {
+	return t.begin(sinceBase(), added.Add(1), router, new(http.Request))
+}
+
+var aRollout *middleware
+
+// aRequest has the name that a function finds.
+func aRequest(name func() string) *middleware {
+	return &middleware{route: func(*http.Request) string { return name() }}
+}
+
+func nameless() string { return "" }
 
 // listed counts how often each unit of work is in a table.
 func listed(t *workTable) map[*work]int {
@@ -34,15 +46,13 @@ func listed(t *workTable) map[*work]int {
 func TestWorkIsListedUntilDone(t *testing.T) {
 	var table workTable
 	assert.Empty(t, listed(&table))
-	a, b := &work{kind: requestWork}, &work{kind: rolloutWork}
-	list(&table, a)
-	list(&table, b)
+	a, b := list(&table, aRequest(nameless)), list(&table, aRollout)
 	assert.Equal(t, map[*work]int{a: 1, b: 1}, listed(&table))
-	a.done()
+	table.end(a)
 	assert.Equal(t, map[*work]int{b: 1}, listed(&table))
-	b.done()
+	table.end(b)
 	assert.Empty(t, listed(&table))
-	(&work{}).done() // which was never added
+	table.end(new(work)) // which found no slot
 }
 
 func TestNoWorkIsLostBelowTheTablesCapacity(t *testing.T) {
@@ -68,15 +78,12 @@ func TestNoWorkIsLostBelowTheTablesCapacity(t *testing.T) {
 	for i := range goroutines {
 		adders.Go(func() {
 			for range each {
-				w := &work{kind: rolloutWork}
-				list(&table, w)
-				all[i] = append(all[i], w)
+				all[i] = append(all[i], list(&table, aRollout))
 			}
 			for range turns { // as many come as go
 				for j, w := range all[i] {
-					w.done()
-					all[i][j] = &work{kind: rolloutWork}
-					list(&table, all[i][j])
+					table.end(w)
+					all[i][j] = list(&table, aRollout)
 				}
 			}
 		})
@@ -89,7 +96,7 @@ func TestNoWorkIsLostBelowTheTablesCapacity(t *testing.T) {
 	assert.Len(t, found, inFlight)
 	for _, w := range slices.Concat(all...) {
 		assert.Equal(t, 1, found[w])
-		w.done()
+		table.end(w)
 	}
 	assert.Empty(t, listed(&table))
 }
@@ -99,9 +106,7 @@ func TestTableIsBounded(t *testing.T) {
 	var table workTable
 	var all []*work
 	for range capacity + slotsPerChunk {
-		w := &work{kind: rolloutWork}
-		list(&table, w)
-		all = append(all, w)
+		all = append(all, list(&table, aRollout))
 	}
 	assert.EqualValues(t, maxChunks-1, table.count.Load())
 	found := listed(&table)
@@ -115,17 +120,17 @@ func TestTableIsBounded(t *testing.T) {
 	}
 	assert.Zero(t, lost, "of what came before it was four fifths full") // one in a million, there
 	for _, w := range all {
-		w.done()
+		table.end(w)
 	}
 	assert.Empty(t, listed(&table))
-	list(&table, all[0])
+	list(&table, aRollout)
 	assert.Len(t, listed(&table), 1)
 }
 
 func TestTableGrowsWithTheWork(t *testing.T) {
 	var table workTable
 	for range slotsPerChunk / 4 {
-		list(&table, new(work))
+		list(&table, aRollout)
 	}
 	assert.Zero(t, table.count.Load(), "a quarter fills the first chunk")
 
@@ -134,7 +139,7 @@ func TestTableGrowsWithTheWork(t *testing.T) {
 	for range 64 {
 		adders.Go(func() {
 			for range slotsPerChunk / 16 {
-				list(&together, new(work))
+				list(&together, aRollout)
 			}
 		})
 	}
@@ -150,28 +155,26 @@ func TestNobodyWaitsForTheOneWhoGrowsTheTable(t *testing.T) {
 	var table workTable
 	var all []*work
 	for i := range table.first {
-		w := &work{kind: rolloutWork, slot: &table.first[i]}
+		w := &work{slot: &table.first[i]}
 		w.slot.Store(w)
 		all = append(all, w)
 	}
 	table.chunks[0].Store(new(workChunk)) // whose maker has not got further
-	w := &work{kind: rolloutWork}
-	list(&table, w)
+	w := list(&table, aRollout)
 	assert.EqualValues(t, 1, table.count.Load())
 	assert.Equal(t, 1, listed(&table)[w])
 	for _, w := range append(all, w) {
-		w.done()
+		table.end(w)
 	}
 	assert.Empty(t, listed(&table))
 }
 
 func TestTableKeepsNothingThatIsDone(t *testing.T) {
 	var table workTable
-	w := &work{kind: rolloutWork}
-	list(&table, w)
-	pointer := weak.Make(w)
-	w.done()
-	w = nil
+	router := aRequest(nameless)
+	pointer := weak.Make(router)
+	table.end(list(&table, router))
+	router = nil
 	for pointer.Value() != nil {
 		require.NoError(t, t.Context().Err()) // the test's own deadline
 		runtime.GC()
@@ -181,11 +184,8 @@ func TestTableKeepsNothingThatIsDone(t *testing.T) {
 
 func TestAddingAndRemovingWorkAllocatesNothing(t *testing.T) {
 	var table workTable
-	w := &work{kind: rolloutWork}
-	assert.Zero(t, testing.AllocsPerRun(1000, func() {
-		list(&table, w)
-		w.done()
-	}))
+	router, r := aRequest(nameless), new(http.Request)
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { table.end(table.begin(sinceBase(), added.Add(1), router, r)) }))
 }
 
 func TestOldestComesFirst(t *testing.T) {
@@ -193,20 +193,20 @@ func TestOldestComesFirst(t *testing.T) {
 	began := sinceBase()
 	order := []int{5, 0, 11, 3, 8, 1, 10, 2, 7, 4, 9, 6, 12}
 	for _, i := range order {
-		w := &work{kind: rolloutWork, named: nameOfTest(fmt.Sprint(i))}
+		router := aRollout
 		if i%2 == 0 {
-			w.kind, w.named = requestWork, nil
+			router = aRequest(func() string { return fmt.Sprint("/", i) })
 		}
-		list(&table, w)
+		w := list(&table, router)
 		w.began = began - time.Duration(100-i)*time.Minute
 	}
 	for n := 1; n < 15; n++ {
 		oldest := table.oldest(n)
 		require.Len(t, oldest, min(n, len(order)))
 		for i, w := range oldest {
-			want := Work{Kind: "request"}
+			want := Work{Kind: "request", Name: fmt.Sprint("/", i)}
 			if i%2 == 1 {
-				want = Work{Kind: "rollout", Name: fmt.Sprint(i)}
+				want = Work{Kind: "rollout"}
 			}
 			assert.InDelta(t, float64(time.Duration(100-i)*time.Minute), float64(w.Age), float64(30*time.Second))
 			w.Age = 0
@@ -222,39 +222,26 @@ func TestOldestComesFirst(t *testing.T) {
 	assert.False(t, any)
 }
 
-type nameOfTest string
-
-func (n nameOfTest) name() string { return string(n) }
-
-// stuckName is what a router whose lock is held has to say.
-type stuckName struct {
-	asked   *atomic.Int64
-	release <-chan struct{}
-}
-
-func (n stuckName) name() string {
-	n.asked.Add(1)
-	<-n.release
-	return "found"
-}
-
 func TestNameThatHangsIsAskedForOnce(t *testing.T) {
 	var table workTable
 	var asked atomic.Int64
 	release := make(chan struct{})
-	list(&table, &work{kind: requestWork, named: stuckName{&asked, release}})
+	list(&table, aRequest(func() string { // a router whose lock is held
+		asked.Add(1)
+		<-release
+		return "/found"
+	}))
 	for range 3 {
 		assert.Empty(t, table.oldest(1)[0].Name)
 	}
 	assert.EqualValues(t, 1, asked.Load())
 	close(release)
-	require.Eventually(t, func() bool { return table.oldest(1)[0].Name == "found" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return table.oldest(1)[0].Name == "/found" }, 10*time.Second, time.Millisecond)
 }
 
 func TestAgeIsNeverNegative(t *testing.T) {
 	var table workTable
-	w := &work{kind: rolloutWork}
-	list(&table, w)
+	w := list(&table, aRollout)
 	w.began = sinceBase() + time.Hour // added after the reader has looked at the clock
 	assert.Zero(t, table.oldest(1)[0].Age)
 	age, any := table.oldestAge(rolloutWork)
@@ -446,19 +433,18 @@ func TestSampleThatOutlivesItsStopLeavesTheClockAlone(t *testing.T) {
 func BenchmarkWorkTable(b *testing.B) {
 	coarseClock.nanos.Store(int64(sinceBase())) // as while a sampler runs
 	defer coarseClock.nanos.Store(0)
+	router, r := aRequest(nameless), new(http.Request)
 	for _, inFlight := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("inFlight=%d", inFlight), func(b *testing.B) {
 			var table workTable
 			for range inFlight - 1 {
-				list(&table, &work{kind: requestWork})
+				list(&table, router)
 			}
-			w := &work{kind: requestWork}
 			number := int64(0)
 			b.ReportAllocs()
 			for b.Loop() {
 				number++
-				table.add(w, coarseNow(), number)
-				w.done()
+				table.end(table.begin(coarseNow(), number, router, r))
 			}
 		})
 	}
@@ -466,12 +452,10 @@ func BenchmarkWorkTable(b *testing.B) {
 		var table workTable
 		b.ReportAllocs()
 		b.RunParallel(func(loop *testing.PB) {
-			w := &work{kind: requestWork}
 			number := rand.Int64N(1 << 32)
 			for loop.Next() {
 				number++
-				table.add(w, coarseNow(), number)
-				w.done()
+				table.end(table.begin(coarseNow(), number, router, r))
 			}
 		})
 	})
@@ -480,7 +464,7 @@ func BenchmarkWorkTable(b *testing.B) {
 func BenchmarkOldest(b *testing.B) {
 	var table workTable
 	for range 10_000 {
-		list(&table, &work{kind: requestWork})
+		list(&table, aRequest(nameless))
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -172,7 +172,7 @@ func (h *history) add(s sample, interval time.Duration) {
 	second.LongestLag = max(second.LongestLag, s.lag)
 	second.Gap = second.Gap || s.at.Sub(h.last) > holdUp+2*interval
 	h.last = s.at
-	h.sums.inFlight += requestTotals.served.now()
+	h.sums.inFlight += requestTotals.servedNow()
 	h.sums.outbound += requestTotals.outbound.now()
 	h.sums.resident += driverTotals.resident.now()
 	h.sums.active += driverTotals.active.Load()
@@ -224,8 +224,8 @@ func (h *history) close(now time.Time) {
 // read returns the totals. None of them ever goes down.
 func (h *history) read() totals {
 	t := totals{offered: driverTotals.offered.Load()}
-	for i := range requestTotals.responses {
-		t.responses[responseClass(minStatus+i)] += requestTotals.responses[i].Load()
+	for _, seen := range requestTotals.seen.all() {
+		t.responses[responseClass(seen.status)] += requestTotals.responded(seen.status)
 	}
 	t.admissions, t.waited = h.admission()
 	return t
@@ -304,6 +304,7 @@ func (p *process) admitted() (admissions int64, waited time.Duration) {
 	if instruments == nil {
 		return 0, 0
 	}
-	recorded := &instruments.admission
+	p.recordings.flush()
+	recorded := instruments.admission.recorded
 	return recorded.count.Load(), time.Duration(recorded.sum.Load()) // millionths of a millisecond
 }

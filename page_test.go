@@ -155,7 +155,7 @@ func TestHistoryAddsUpToTheCounters(t *testing.T) {
 		assert.EqualValues(t, 2, s.Offered)
 		assert.EqualValues(t, 1, s.Admissions)
 		assert.Equal(t, float64(before.Active)+0.5, s.Active, "active in one sample of two")
-		assert.Equal(t, float64(requestTotals.served.now()), s.InFlight)
+		assert.Equal(t, float64(requestTotals.servedNow()), s.InFlight)
 	}
 	waits := i.histogram(t, DriverAdmissionInstrument)
 	var waited time.Duration

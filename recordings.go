@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"golang.org/x/sys/cpu"
 )
 
@@ -14,10 +15,12 @@ import (
 // by the rollout itself.
 const maxPendingRecordings = 1024
 
-// recordings takes what rollouts record, and passes it to the histograms on
-// other goroutines: a rollout pays 15 ns for one, where the SDK's Record takes
-// 120, and more when several cores fight for its counters. Whoever collects
-// sees all of it, since the callback passes on first what waits.
+// recordings takes what rollouts and samplers record, and passes it to the
+// histograms on other goroutines: a rollout pays 15 ns for one, where the SDK's
+// Record takes 120, and more when several cores fight for its counters. A sampler
+// of an idle process saves more, since code that runs ten times a second finds
+// nothing of itself in any cache. Whoever collects sees all of it, since the
+// callback passes on first what waits.
 //
 // It is a ring for many writers and one reader at a time. Each cell's turn says
 // whose it is: the writer's of that position, or, one more, the reader's.
@@ -47,31 +50,36 @@ func (r *recordings) run(done <-chan struct{}) {
 
 // pendingRecording is one value on its way to one of the two histograms.
 type pendingRecording struct {
-	turn    atomic.Uint64 // less the cell's index, so that the zero ring is ready
+	turn atomic.Uint64 // less the cell's index, so that the zero ring is ready
+	recording
+	_ [8]byte // to a cache line, which writers of neighbours would fight for
+}
+
+// recording is one value for one of two histograms.
+type recording struct {
 	ctx     context.Context
 	float   *floatHistogram
 	integer *intHistogram
-	bits    uint64 // of the float, or the integer
-
-	_ [16]byte // to a cache line, which writers of neighbours would fight for
+	bits    uint64                 // of the float, or the integer
+	options *[]metric.RecordOption // nil for none
 }
 
 // duration records a duration that is not negative, in milliseconds.
-func (r *recordings) duration(ctx context.Context, to *floatHistogram, took time.Duration) {
-	if took >= 0 && !r.put(ctx, to, nil, math.Float64bits(milliseconds(took))) {
-		to.recordDuration(ctx, took)
+func (r *recordings) duration(ctx context.Context, to *floatHistogram, took time.Duration, options *[]metric.RecordOption) {
+	if took >= 0 {
+		r.put(recording{ctx: ctx, float: to, bits: math.Float64bits(milliseconds(took)), options: options})
 	}
 }
 
 // count records a count that is not negative.
-func (r *recordings) count(ctx context.Context, to *intHistogram, n int64) {
-	if n >= 0 && !r.put(ctx, nil, to, uint64(n)) {
-		to.record(ctx, n)
+func (r *recordings) count(ctx context.Context, to *intHistogram, n int64, options *[]metric.RecordOption) {
+	if n >= 0 {
+		r.put(recording{ctx: ctx, integer: to, bits: uint64(n), options: options})
 	}
 }
 
-// put takes one value, unless the ring is full.
-func (r *recordings) put(ctx context.Context, float *floatHistogram, integer *intHistogram, bits uint64) bool {
+// put takes one recording, and makes it where the ring is full.
+func (r *recordings) put(value recording) {
 	for {
 		position := r.tail.Load()
 		index := position % maxPendingRecordings
@@ -79,7 +87,7 @@ func (r *recordings) put(ctx context.Context, float *floatHistogram, integer *in
 		switch turn := cell.turn.Load() + index; {
 		case turn == position:
 			if r.tail.CompareAndSwap(position, position+1) {
-				cell.ctx, cell.float, cell.integer, cell.bits = ctx, float, integer, bits
+				cell.recording = value
 				cell.turn.Store(position + 1 - index)
 				if position%(maxPendingRecordings/2) == 0 {
 					select {
@@ -87,10 +95,11 @@ func (r *recordings) put(ctx context.Context, float *floatHistogram, integer *in
 					default: // it is awake
 					}
 				}
-				return true
+				return
 			}
-		case turn < position:
-			return false // not read since the last time round
+		case turn < position: // not read since the last time round
+			value.record()
+			return
 		}
 	}
 }
@@ -108,15 +117,24 @@ func (r *recordings) flush() (all bool) {
 		if cell.turn.Load()+index != r.head+1 {
 			return false
 		}
-		ctx, float, integer, bits := cell.ctx, cell.float, cell.integer, cell.bits
+		value := cell.recording
 		cell.ctx = nil // it may hold on to much
 		r.head++
 		cell.turn.Store(r.head - 1 + maxPendingRecordings - index)
-		if float != nil {
-			float.record(ctx, math.Float64frombits(bits))
-		} else {
-			integer.record(ctx, int64(bits))
-		}
+		value.record()
 	}
 	return true
+}
+
+// record hands the value to the histogram's provider.
+func (v *recording) record() {
+	var options []metric.RecordOption
+	if v.options != nil {
+		options = *v.options
+	}
+	if v.float != nil {
+		v.float.record(v.ctx, math.Float64frombits(v.bits), options...)
+	} else {
+		v.integer.record(v.ctx, int64(v.bits), options...)
+	}
 }

@@ -30,7 +30,7 @@ func TestRecordingsKeepTheirOrder(t *testing.T) {
 	var heard []float64
 	r, to := ringTo(func(value float64) { heard = append(heard, value) })
 	for i := range 5 {
-		r.duration(context.Background(), to, time.Duration(i)*time.Millisecond)
+		r.duration(context.Background(), to, time.Duration(i)*time.Millisecond, nil)
 	}
 	assert.Empty(t, heard, "they wait")
 	assert.True(t, r.flush())
@@ -43,10 +43,10 @@ func TestAFullRingRecordsAtOnce(t *testing.T) {
 	heard := 0
 	r, to := ringTo(func(float64) { heard++ })
 	for range maxPendingRecordings {
-		r.duration(context.Background(), to, 0)
+		r.duration(context.Background(), to, 0, nil)
 	}
 	assert.Zero(t, heard)
-	r.duration(context.Background(), to, 0)
+	r.duration(context.Background(), to, 0, nil)
 	assert.Equal(t, 1, heard)
 	r.flush()
 	assert.Equal(t, maxPendingRecordings+1, heard)
@@ -58,11 +58,11 @@ func TestAFlushEndsThoughOthersGoOnRecording(t *testing.T) {
 	heard := 0
 	r, to = ringTo(func(float64) {
 		if heard++; heard < 100 {
-			r.duration(context.Background(), to, 0) // as another goroutine might, each time
+			r.duration(context.Background(), to, 0, nil) // as another goroutine might, each time
 		}
 	})
-	r.duration(context.Background(), to, 0)
-	r.duration(context.Background(), to, 0)
+	r.duration(context.Background(), to, 0, nil)
+	r.duration(context.Background(), to, 0, nil)
 	r.flush()
 	assert.Equal(t, 2, heard)
 }
@@ -71,7 +71,7 @@ func TestAFlushReportsAWriterInTheMiddle(t *testing.T) {
 	var heard []float64
 	r, to := ringTo(func(value float64) { heard = append(heard, value) })
 	finish := beginPut(r, to, 1)
-	r.duration(context.Background(), to, 2*time.Millisecond)
+	r.duration(context.Background(), to, 2*time.Millisecond, nil)
 	assert.False(t, r.flush())
 	finish()
 	assert.True(t, r.flush())

@@ -1,10 +1,12 @@
 package observer
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"golang.org/x/sys/cpu"
 )
@@ -41,10 +43,17 @@ var requestTotals RequestMetrics
 type RequestMetrics struct {
 	// Every request writes these on whichever core serves it, so that each has
 	// cache lines of its own.
-	served    inFlight
-	outbound  inFlight
-	responses [maxStatus - minStatus + 1]atomic.Int64
+	served   inFlight
+	outbound inFlight
+
+	// Responses by their status: those of the middleware, which each end a request
+	// that served has begun and does not end, and those of CountResponse. One
+	// addition for both is worth a sum elsewhere: what every core writes is what a
+	// request pays most for.
+	answered  statusCounts
+	responses statusCounts
 	_         cpu.CacheLinePad
+	seen      statusList // those of both
 
 	exceptions atomic.Int64
 	routes     routeTable
@@ -63,10 +72,73 @@ func Requests() *RequestMetrics {
 // CountResponse counts one response by its final HTTP status code. A code
 // outside 100 to 999, which net/http lets no handler send, is not counted.
 func (m *RequestMetrics) CountResponse(status int) {
-	if m == nil || status < minStatus || status > maxStatus {
+	if m == nil {
 		return
 	}
-	m.responses[status-minStatus].Add(1)
+	m.countStatus(&m.responses, status)
+}
+
+// servedNow returns how many requests are in flight; as in inFlight.now, what
+// has ended is read first.
+func (m *RequestMetrics) servedNow() int64 {
+	ended := m.served.ended.Load()
+	for _, seen := range m.seen.all() {
+		ended += m.answered[seen.status-minStatus].Load()
+	}
+	return m.served.begun.Load() - ended
+}
+
+// responded returns how many responses had a status.
+func (m *RequestMetrics) responded(status int) int64 {
+	return m.answered[status-minStatus].Load() + m.responses[status-minStatus].Load()
+}
+
+// statusCounts counts by status.
+type statusCounts [maxStatus - minStatus + 1]atomic.Int64
+
+// countStatus reports whether the status is one that net/http lets out.
+func (m *RequestMetrics) countStatus(counts *statusCounts, status int) bool {
+	if status < minStatus || status > maxStatus {
+		return false
+	}
+	if counts[status-minStatus].Add(1) == 1 {
+		m.seen.add(status)
+	}
+	return true
+}
+
+// statusList lists the statuses that have been counted, which are few, for those
+// who read the counts.
+type statusList struct {
+	mu     sync.Mutex // held to add
+	listed atomic.Pointer[[]seenStatus]
+}
+
+type seenStatus struct {
+	status  int
+	options []metric.ObserveOption // the attribute of its points
+}
+
+// add lists a status that may be listed already.
+func (l *statusList) add(status int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.ContainsFunc(l.all(), func(seen seenStatus) bool { return seen.status == status }) {
+		return
+	}
+	listed := append(l.all(), seenStatus{
+		status:  status,
+		options: []metric.ObserveOption{attributesOf(attribute.Int(HTTPStatusCodeAttribute, status))},
+	})
+	l.listed.Store(&listed)
+}
+
+// all lists them. The elements that the slice has now never change.
+func (l *statusList) all() []seenStatus {
+	if listed := l.listed.Load(); listed != nil {
+		return *listed
+	}
+	return nil
 }
 
 // CountCancellation counts one client that went away before its response was
@@ -169,16 +241,14 @@ func (m *RequestMetrics) Counts() RequestCounts {
 		return RequestCounts{}
 	}
 	counts := RequestCounts{
-		InFlight:            m.served.now(),
+		InFlight:            m.servedNow(),
 		OutboundInFlight:    m.outbound.now(),
 		UnhandledExceptions: m.exceptions.Load(),
 		Responses:           make(map[int]int64),
 		Cancellations:       make(map[Cancellation]int64),
 	}
-	for i := range m.responses {
-		if n := m.responses[i].Load(); n > 0 {
-			counts.Responses[minStatus+i] = n
-		}
+	for _, seen := range m.seen.all() {
+		counts.Responses[seen.status] = m.responded(seen.status)
 	}
 	for _, route := range m.routes.all() {
 		if n := route.beforeResponse.Load(); n > 0 {

@@ -22,18 +22,20 @@ type response struct {
 	base http.ResponseWriter
 	ctx  context.Context // as the middleware received it
 
-	// The request as one of those in flight. A handler may change what it was
-	// given while somebody asks for the route: hence the copies.
-	work
-	router                      *middleware
-	method, host, path, rawPath string
-
-	head       atomic.Int32 // 0 until the response starts, then its final status; negative if ctx had ended before
-	headerUsed atomic.Bool  // the handler has asked for the header
-	hijacked   atomic.Bool
-	declared   atomic.Int64 // the Content-Length in the head and one more; 0 without one
-	written    atomic.Int64 // bytes of the body
+	// Each request allocates one of these, so that they are packed: 48 bytes in all.
+	owed  atomic.Int64  // the Content-Length in the head, if it declares one, and hasLength; less the bytes written
+	head  atomic.Int32  // 0 until the response starts, then its final status; negative if ctx had ended before
+	flags atomic.Uint32 // the two below
 }
+
+const (
+	headerUsed uint32 = 1 << iota // the handler has asked for the header
+	hijacked
+
+	// hasLength in owed tells a response that declares a length: it is more than
+	// anybody declares or writes.
+	hasLength = 1 << 62
+)
 
 // http1Response and http2Response have the methods of net/http's two writers.
 type (
@@ -75,26 +77,26 @@ type (
 // base, and what it will know of the response. A writer with the methods of one
 // of net/http's own, whatever its type, costs one small allocation; httpsnoop,
 // which has the other combinations, costs over twenty.
-func wrap(base http.ResponseWriter, r *http.Request, router *middleware) (http.ResponseWriter, *response) {
+func wrap(base http.ResponseWriter, r *http.Request) (http.ResponseWriter, *response) {
 	if _, ok := base.(http1Writer); ok {
 		if _, more := base.(http.Pusher); !more {
 			w := new(http1Response)
-			return w, w.init(base, r, router)
+			return w, w.init(base, r)
 		}
 	} else if _, ok := base.(http2Writer); ok {
 		_, hijacker := base.(http.Hijacker)
 		_, readerFrom := base.(io.ReaderFrom)
 		if !hijacker && !readerFrom {
 			w := new(http2Response)
-			return w, w.init(base, r, router)
+			return w, w.init(base, r)
 		}
 	}
 	if isUnwrapOnly(base) {
 		w := new(unwrapResponse)
-		return w, w.observed.init(base, r, router)
+		return w, w.observed.init(base, r)
 	}
 	w := new(http1Response)
-	observed := w.init(base, r, router)
+	observed := w.init(base, r)
 	return w.snoop(), observed
 }
 
@@ -127,7 +129,7 @@ func (w *response) behind(inner http.ResponseWriter) http.ResponseWriter {
 			return func() (net.Conn, *bufio.ReadWriter, error) {
 				conn, buffered, err := hijack()
 				if err == nil {
-					w.hijacked.Store(true)
+					w.flags.Or(hijacked)
 				}
 				return conn, buffered, err
 			}
@@ -147,13 +149,8 @@ func isUnwrapOnly(w http.ResponseWriter) bool {
 	return true
 }
 
-func (w *response) init(base http.ResponseWriter, r *http.Request, router *middleware) *response {
+func (w *response) init(base http.ResponseWriter, r *http.Request) *response {
 	w.base, w.ctx = base, r.Context()
-	w.kind, w.named, w.router = requestWork, w, router
-	w.method, w.host = r.Method, r.Host
-	if r.URL != nil {
-		w.path, w.rawPath = r.URL.Path, r.URL.RawPath
-	}
 	return w
 }
 
@@ -172,8 +169,8 @@ func (w *http1Response) snoop() http.ResponseWriter {
 }
 
 func (w *response) Header() http.Header {
-	if !w.headerUsed.Load() {
-		w.headerUsed.Store(true)
+	if !w.has(headerUsed) {
+		w.flags.Or(headerUsed)
 	}
 	return w.base.Header()
 }
@@ -233,7 +230,7 @@ func (w *response) Unwrap() http.ResponseWriter {
 func (w *http1Response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := w.base.(http.Hijacker).Hijack()
 	if err == nil {
-		w.hijacked.Store(true)
+		w.flags.Or(hijacked)
 	}
 	return conn, buffered, err
 }
@@ -290,21 +287,34 @@ func (w *http2Response) Push(target string, options *http.PushOptions) error {
 // start notes that the head of the response goes out with a final status. The
 // first one counts, and none once the connection is hijacked.
 func (w *response) start(status int) {
-	if w.head.Load() != 0 || w.hijacked.Load() {
+	if w.head.Load() != 0 || w.has(hijacked) {
 		return
 	}
 	if w.ctx.Err() != nil {
 		status = -status
 	}
-	if w.head.CompareAndSwap(0, int32(status)) && w.headerUsed.Load() {
-		w.declared.Store(declaredLength(w.base.Header()))
+	if w.head.CompareAndSwap(0, int32(status)) && w.has(headerUsed) {
+		w.declare()
 	}
 }
+
+// declare notes the Content-Length that the header has, if it is valid.
+func (w *response) declare() {
+	values := w.base.Header()["Content-Length"]
+	if len(values) == 0 {
+		return
+	}
+	if length, err := strconv.ParseUint(values[0], 10, 61); err == nil {
+		w.owed.Add(hasLength + int64(length))
+	}
+}
+
+func (w *response) has(flag uint32) bool { return w.flags.Load()&flag != 0 }
 
 // wrote notes bytes of the body.
 func (w *response) wrote(n int64) {
 	if n > 0 {
-		w.written.Add(n)
+		w.owed.Add(-n)
 	}
 }
 
@@ -323,34 +333,22 @@ func (w *response) status() (status int, late bool) {
 func (w *response) clientLeft() bool {
 	return w.ctx.Err() == context.Canceled &&
 		context.Cause(w.ctx) == context.Canceled &&
-		!w.hijacked.Load()
+		!w.has(hijacked)
 }
 
-// complete reports whether a response that has started owes the client nothing.
-func (w *response) complete() bool {
+// complete reports whether a response to a request of some method, which has
+// started, owes the client nothing.
+func (w *response) complete(method string) bool {
 	status, _ := w.status()
-	if w.method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+	if method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
 		return true
 	}
-	declared := w.declared.Load()
-	if !w.headerUsed.Load() {
+	if !w.has(headerUsed) {
 		// An outer handler may have declared it. Not asked at the start, since
 		// net/http copies the header of every response once it has been.
-		declared = declaredLength(w.base.Header())
+		w.declare()
 	}
-	return declared > 0 && w.written.Load() >= declared-1
-}
-
-// declaredLength returns the Content-Length and one more, or 0 without a valid
-// one.
-func declaredLength(header http.Header) int64 {
-	values := header["Content-Length"]
-	if len(values) == 0 {
-		return 0
-	}
-	length, err := strconv.ParseUint(values[0], 10, 63)
-	if err != nil {
-		return 0
-	}
-	return int64(length) + 1
+	// Without a declared length nothing is complete, and owed is not above 0.
+	owed := w.owed.Load()
+	return owed > hasLength/2 && owed <= hasLength
 }
