@@ -33,6 +33,8 @@ type settableSource struct {
 	during                             func() // called in a reading
 }
 
+func (*settableSource) close() {}
+
 func (s *settableSource) cpuTime() (user, system float64, err error) {
 	if s.cpuPanics {
 		panic("thrown by the source")

@@ -446,6 +446,7 @@ type stubProcess struct {
 	failed       error
 }
 
+func (*stubProcess) close()                               {}
 func (p *stubProcess) cpuTime() (float64, float64, error) { return p.user, p.system, p.failed }
 func (p *stubProcess) residentMemory() (int64, error)     { return 1 << 20, p.failed }
 func (p *stubProcess) threads() (int64, error)            { return 7, p.failed }

@@ -603,6 +603,7 @@ func (p *process) close(ctx context.Context) {
 	p.silent.Store(true) // before another Start can register on the same provider
 	mu.Unlock()
 
+	p.source.close()
 	if p.registration != nil {
 		p.attempt("unregistering", p.registration.Unregister)
 	}

@@ -224,6 +224,7 @@ func TestWindowOfTheHistoryIsThatOfTheDiagnosis(t *testing.T) {
 // unreadable is a process of which nothing can be read.
 type unreadable struct{}
 
+func (unreadable) close()                                     {}
 func (unreadable) cpuTime() (user, system float64, err error) { return 0, 0, os.ErrPermission }
 func (unreadable) residentMemory() (int64, error)             { return 0, os.ErrPermission }
 func (unreadable) threads() (int64, error)                    { panic("no threads") }

@@ -15,4 +15,6 @@ type processSource interface {
 	// openDescriptors returns the number of open descriptors. One that the
 	// reading itself opens is not counted.
 	openDescriptors() (int64, error)
+	// close gives up what the source keeps open. A reading goes on to work.
+	close()
 }

@@ -19,6 +19,8 @@ type gopsutilSource struct{}
 
 func newProcessSource() processSource { return gopsutilSource{} }
 
+func (gopsutilSource) close() {}
+
 func (gopsutilSource) cpuTime() (user, system float64, err error) {
 	err = readProcess("CPU time", func(ctx context.Context, p *gopsutil.Process) error {
 		times, err := p.TimesWithContext(ctx)

@@ -45,40 +45,41 @@ func collections(name string, descriptors int) *family {
 			return run(e)
 		}})
 	}
-	add(rawSystemCalls, floor, each(readRaw))
-	add(withObserver, ours, diagnosed)
+	add(rawSystemCalls, floor, prepared(rawReader))
+	add(withObserver, ours, diagnosed(func(o *observed) (func(), error) { return o.collect, nil }))
 	add("observer, before the first diagnosis", ours, whileObserved(func(o *observed, e effort) (sample, error) {
 		populate()
 		return collecting(o.collect).time(e), nil
 	}))
 	add(callbackAlone, ours, callback)
+	add("the SDK alone, as many points", floor, diagnosed(func(o *observed) (func(), error) {
+		o.collect()
+		return samePoints(o.buffer)
+	}))
 	add("contrib runtime with its Producer, and host", peer, prepared(contribCollector))
 	add("client_golang Go and process collectors", peer, prepared(promCollector))
 	add("gopsutil, four values", peer, prepared(gopsutilCollector))
 	return f
 }
 
-// diagnosed measures the observer after its first window, when it has everything
-// to tell.
-func diagnosed(e effort) (sample, error) {
-	o, err := observe(observer.WithWindow(time.Second))
-	if err != nil {
-		return sample{}, err
-	}
-	defer o.Stop()
-	populate()
-	awaitDiagnosis()
-	return collecting(o.collect).time(e), nil
+// diagnosed measures a collection after the observer's first window, when it has
+// everything to tell.
+func diagnosed(collector func(*observed) (collect func(), err error)) func(effort) (sample, error) {
+	return whileObserved(func(o *observed, e effort) (sample, error) {
+		populate()
+		awaitDiagnosis()
+		collect, err := collector(o)
+		if err != nil {
+			return sample{}, err
+		}
+		return collecting(collect).time(e), nil
+	}, observer.WithWindow(time.Second))
 }
 
 func awaitDiagnosis() {
 	for observer.Diagnose().At.IsZero() {
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-func each(collect func()) func(effort) (sample, error) {
-	return func(e effort) (sample, error) { return collecting(collect).time(e), nil }
 }
 
 // prepared makes a collector once and measures it each time.
@@ -113,20 +114,26 @@ func populate() {
 	recordRollout()()
 }
 
-// readRaw reads what the observer reads, with nothing between it and the kernel
-// or the runtime. It ignores failures: the observer's own reading shows them.
-func readRaw() {
-	var usage unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
-	var stat unix.Stat_t
-	_ = unix.Stat("/proc/self/task", &stat)
-	_ = unix.Stat("/proc/self/fd", &stat)
-	if file, err := unix.Open("/proc/self/statm", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-		var text [128]byte
-		_, _ = unix.Read(file, text[:])
-		_ = unix.Close(file)
+// rawReader returns a function that reads what the observer reads, with nothing
+// between it and the kernel or the runtime. It ignores failures of the readings:
+// the observer's own shows them.
+func rawReader() (read func(), err error) {
+	var descriptors [3]int
+	for i, path := range []string{"/proc/self/task", "/proc/self/fd", "/proc/self/statm"} {
+		if descriptors[i], err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return nil, err
+		}
 	}
-	metrics.Read(heapTotals[:])
+	return func() {
+		var usage unix.Rusage
+		_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
+		var stat unix.Stat_t
+		_ = unix.Fstat(descriptors[0], &stat)
+		_ = unix.Fstat(descriptors[1], &stat)
+		var text [128]byte
+		_, _ = unix.Pread(descriptors[2], text[:], 0)
+		metrics.Read(heapTotals[:])
+	}, nil
 }
 
 var heapTotals = [...]metrics.Sample{
@@ -134,6 +141,83 @@ var heapTotals = [...]metrics.Sample{
 	{Name: "/gc/heap/frees:objects"},
 	{Name: "/gc/heap/allocs:objects"},
 	{Name: "/gc/finalizers/queued:finalizers"},
+}
+
+// samePoints returns a collection of the instruments and points of another one,
+// with values that cost nothing to find.
+func samePoints(of metricdata.ResourceMetrics) (collect func(), err error) {
+	reader := sdkmetric.NewManualReader()
+	meter := providerOf(reader).Meter("bench")
+	var made []metric.Observable
+	var observe []func(metric.Observer)
+	ints := func(instrument metric.Int64Observable, points []metricdata.DataPoint[int64]) {
+		made = append(made, instrument)
+		for _, p := range points {
+			attributes := []metric.ObserveOption{metric.WithAttributeSet(p.Attributes)}
+			observe = append(observe, func(o metric.Observer) { o.ObserveInt64(instrument, p.Value, attributes...) })
+		}
+	}
+	floats := func(instrument metric.Float64Observable, points []metricdata.DataPoint[float64]) {
+		made = append(made, instrument)
+		for _, p := range points {
+			attributes := []metric.ObserveOption{metric.WithAttributeSet(p.Attributes)}
+			observe = append(observe, func(o metric.Observer) { o.ObserveFloat64(instrument, p.Value, attributes...) })
+		}
+	}
+	for _, scope := range of.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			var failed error
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				var instrument metric.Int64Observable
+				instrument, failed = meter.Int64ObservableCounter(m.Name)
+				ints(instrument, data.DataPoints)
+			case metricdata.Gauge[int64]:
+				var instrument metric.Int64Observable
+				instrument, failed = meter.Int64ObservableGauge(m.Name)
+				ints(instrument, data.DataPoints)
+			case metricdata.Sum[float64]:
+				var instrument metric.Float64Observable
+				instrument, failed = meter.Float64ObservableCounter(m.Name)
+				floats(instrument, data.DataPoints)
+			case metricdata.Gauge[float64]:
+				var instrument metric.Float64Observable
+				instrument, failed = meter.Float64ObservableGauge(m.Name)
+				floats(instrument, data.DataPoints)
+			case metricdata.Histogram[int64]:
+				failed = recordOnce(meter, m.Name, data.DataPoints)
+			case metricdata.Histogram[float64]:
+				failed = recordOnce(meter, m.Name, data.DataPoints)
+			default:
+				failed = fmt.Errorf("%s is a %T", m.Name, data)
+			}
+			if failed != nil {
+				return nil, failed
+			}
+		}
+	}
+	if _, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, f := range observe {
+			f(o)
+		}
+		return nil
+	}, made...); err != nil {
+		return nil, err
+	}
+	var buffer metricdata.ResourceMetrics
+	return func() { _ = reader.Collect(context.Background(), &buffer) }, nil
+}
+
+// recordOnce makes a histogram with the same buckets and attribute sets.
+func recordOnce[N int64 | float64](meter metric.Meter, name string, points []metricdata.HistogramDataPoint[N]) error {
+	for _, p := range points {
+		instrument, err := meter.Float64Histogram(name, metric.WithExplicitBucketBoundaries(p.Bounds...))
+		if err != nil {
+			return err
+		}
+		instrument.Record(context.Background(), 1, metric.WithAttributeSet(p.Attributes))
+	}
+	return nil
 }
 
 // callback measures the observer's callback, which a provider of our own hands

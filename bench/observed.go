@@ -57,9 +57,9 @@ func (o *observed) samples() (n uint64) {
 func (o *observed) collect() { _ = o.reader.Collect(context.Background(), &o.buffer) }
 
 // whileObserved measures with the observer running.
-func whileObserved(run func(*observed, effort) (sample, error)) func(effort) (sample, error) {
+func whileObserved(run func(*observed, effort) (sample, error), options ...observer.Option) func(effort) (sample, error) {
 	return func(e effort) (sample, error) {
-		o, err := observe()
+		o, err := observe(options...)
 		if err != nil {
 			return sample{}, err
 		}
