@@ -76,6 +76,7 @@ func WithCapture(directory string, opts ...CaptureOption) Option {
 		if directory == "" {
 			return
 		}
+		c.startCapture = startCapture
 		c.capture = &captureSettings{
 			directory: directory,
 			lag:       defaultCaptureLag,
@@ -126,19 +127,20 @@ type capture struct {
 	captureSettings
 	failed   func(cause string, err error)
 	recorder *trace.FlightRecorder // nil where the application records already
+	write    func(c *capture, now time.Time, reason string, diagnosis Diagnosis) error
 
 	busy    atomic.Bool
 	last    atomic.Int64 // when the last capture began, on the clock of sinceBase; 0 before the first
 	writing sync.WaitGroup
 }
 
-// newCapture starts to record, unless settings are nil. An error says why there
-// is no trace; the rest will be captured.
-func newCapture(settings *captureSettings, failed func(cause string, err error)) (*capture, error) {
-	if settings == nil {
-		return nil, nil
-	}
-	c := &capture{captureSettings: *settings, failed: failed}
+// startCapture starts to record. An error says why there is no trace; the rest
+// will be captured.
+//
+// WithCapture alone leads here, and here alone to the writing of a folder: what
+// that takes, runtime/pprof above all, is in no binary without WithCapture.
+func startCapture(settings *captureSettings, failed func(cause string, err error)) (*capture, error) {
+	c := &capture{captureSettings: *settings, failed: failed, write: (*capture).writeFolder}
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: traceAge, MaxBytes: traceBytes})
 	if err := recorder.Start(); err != nil {
 		return c, err
@@ -164,7 +166,7 @@ func (c *capture) begin(reason string, diagnosis Diagnosis) {
 		var err error
 		defer func() { c.failed("capturing evidence", err) }()
 		defer catch(&err)
-		err = errors.Join(c.write(time.Now(), reason, diagnosis), c.prune())
+		err = errors.Join(c.write(c, time.Now(), reason, diagnosis), c.prune())
 	})
 }
 
@@ -186,9 +188,9 @@ func (c *capture) end() (ended <-chan struct{}) {
 	return done
 }
 
-// write makes one folder of the files that can be written. It is made under
+// writeFolder makes one folder of the files that can be written. It is made under
 // another name and renamed, so that whoever finds it finds it complete.
-func (c *capture) write(now time.Time, reason string, diagnosis Diagnosis) error {
+func (c *capture) writeFolder(now time.Time, reason string, diagnosis Diagnosis) error {
 	if err := os.MkdirAll(c.directory, 0o755); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type capturing struct {
 // unless an option sets one.
 func newCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
 	c := newQuietCapturing(t, directory, options...)
-	recording, err := newCapture(&c.captureSettings, c.failed)
+	recording, err := startCapture(&c.captureSettings, c.failed)
 	require.NoError(t, err)
 	c.capture = recording
 	t.Cleanup(func() { <-c.end() })
@@ -50,7 +50,7 @@ func newCapturing(t *testing.T, directory string, options ...CaptureOption) *cap
 func newQuietCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
 	c := new(capturing)
 	settings := resolve([]Option{WithCapture(directory, append([]CaptureOption{WithCaptureCooldown(0)}, options...)...)}).capture
-	c.capture = &capture{captureSettings: *settings, failed: (&failures{logger: slog.New(&c.log)}).report}
+	c.capture = &capture{captureSettings: *settings, write: (*capture).writeFolder, failed: (&failures{logger: slog.New(&c.log)}).report}
 	return c
 }
 
@@ -129,7 +129,7 @@ func TestNamesOfCapturesSortByTime(t *testing.T) {
 	for i, step := range []time.Duration{0, time.Microsecond, time.Second, time.Hour, 30 * 24 * time.Hour, 400 * 24 * time.Hour} {
 		at = at.Add(step)
 		reason := []string{"unknown", "admission", "lag", "gc"}[i%4]
-		require.NoError(t, c.write(at, reason, diagnosisOfTest))
+		require.NoError(t, c.writeFolder(at, reason, diagnosisOfTest))
 		name := fmt.Sprintf("%s-%s-%d", at.UTC().Format("20060102T150405.000000Z"), reason, os.Getpid())
 		require.DirExists(t, filepath.Join(directory, name))
 		inOrder = append(inOrder, name)
@@ -245,7 +245,7 @@ func init() {
 	ChildModes["capture"] = func() error {
 		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(4<<20))}).capture
 		var failed error
-		c, err := newCapture(settings, func(_ string, err error) { failed = errors.Join(failed, err) })
+		c, err := startCapture(settings, func(_ string, err error) { failed = errors.Join(failed, err) })
 		if err != nil {
 			return err
 		}
@@ -262,7 +262,7 @@ func init() {
 	ChildModes["capture thirty"] = func() error {
 		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(100<<10))}).capture
 		var failed error
-		c := &capture{captureSettings: *settings, failed: func(_ string, err error) { failed = errors.Join(failed, err) }}
+		c := &capture{captureSettings: *settings, write: (*capture).writeFolder, failed: func(_ string, err error) { failed = errors.Join(failed, err) }}
 		for range 30 {
 			c.begin("gc", diagnosisOfTest)
 			c.writing.Wait()

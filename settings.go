@@ -43,7 +43,9 @@ type config struct {
 	provider metric.MeterProvider // of WithMeterProvider
 	open     openProvider         // of the last WithProvider
 	window   time.Duration        // of the diagnosis
-	capture  *captureSettings     // nil for no capture
+
+	capture      *captureSettings // nil for no capture
+	startCapture func(*captureSettings, func(cause string, err error)) (*capture, error)
 
 	// What was given, for the log lines about what is ignored.
 	providerOptions int
