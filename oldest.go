@@ -23,7 +23,7 @@ type work struct {
 	began time.Duration // since clockBase
 	request
 
-	slot *atomic.Pointer[work] // where it is listed; its owner's alone
+	slot *atomic.Pointer[work] // where it is listed, or was when it was used before; its owner's alone
 }
 
 const (
@@ -56,8 +56,10 @@ var inFlightWork workTable
 // emptied its slot: what a reader has found there is never used again. The
 // writer that a handler gets is another matter, see [response].
 type workTable struct {
+	ended   sync.Pool // of *work
 	readers atomic.Int32
 	count   atomic.Int32 // chunks beyond the first
+	_       cpu.CacheLinePad
 	first   workChunk
 	chunks  [maxChunks - 1]atomic.Pointer[workChunk]
 }
@@ -74,14 +76,14 @@ const (
 
 type workChunk [slotsPerChunk]atomic.Pointer[work]
 
-// workPool holds work that has ended.
-var workPool = sync.Pool{New: func() any { return new(work) }}
-
 // begin lists work that began at a time since clockBase, until end: a request, or
 // a rollout where there is no router. Numbers count the work that begins: what begins
 // at the same time on several cores is led to different slots.
 func (t *workTable) begin(began time.Duration, number int64, router *middleware, r *http.Request) *work {
-	w := workPool.Get().(*work)
+	w, again := t.ended.Get().(*work)
+	if !again {
+		w = new(work)
+	}
 	w.began = began
 	if router != nil {
 		w.received(router, r)
@@ -90,8 +92,13 @@ func (t *workTable) begin(began time.Duration, number int64, router *middleware,
 	return w
 }
 
-// add finds a slot for w, if there is one.
+// add finds a slot for w, if there is one: the one that it had before, or else by
+// its number.
 func (t *workTable) add(w *work, number int64) {
+	if w.slot != nil && w.slot.CompareAndSwap(nil, w) {
+		return
+	}
+	w.slot = nil
 	r := uint64(number) // a random number, as far as slots are concerned
 	for {
 		beyond := t.count.Load()
@@ -128,8 +135,8 @@ func (t *workTable) end(w *work) {
 		w.slot.Store(nil)
 	}
 	if t.readers.Load() == 0 {
-		*w = work{} // whose strings may be long
-		workPool.Put(w)
+		w.request = request{} // whose strings may be long
+		t.ended.Put(w)
 	}
 }
 
