@@ -56,7 +56,7 @@ var Signals = []Signal{
 	{
 		Name: "gym.event_loop.lag_ms", Kind: Histogram, Unit: "ms", Fractional: true, Attributes: []string{eventLoop},
 		Boundaries:  lagBoundaries,
-		Description: "How late a sleeping goroutine, having yielded once, runs after its wake-up time.",
+		Description: "How late a sleeping goroutine runs after its wake-up time, behind those that waited before it.",
 		Advice:      "Everything in the process waits this long. Read run_queue, GC pauses and CPU beside it: they name the cause.",
 	},
 	{
