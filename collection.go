@@ -34,6 +34,15 @@ type collection struct {
 
 	descriptors       int64
 	descriptorsFailed error
+
+	passedOn chan bool // for recordings.passOn
+	patience *time.Timer
+}
+
+func newCollection() *collection {
+	patience := time.NewTimer(time.Hour)
+	patience.Stop()
+	return &collection{named: make(map[string]bool), passedOn: make(chan bool, 1), patience: patience}
 }
 
 // collect is the callback of every observable. The SDK calls it on the
@@ -49,8 +58,11 @@ func (p *process) collect(_ context.Context, observer metric.Observer) error {
 		return nil
 	}
 	c := p.collections.Get().(*collection)
-	defer p.collections.Put(c)
-	p.recordings.flush()
+	c.patience.Reset(passOnPatience)
+	if p.recordings.passOn(c.passedOn, c.patience.C) {
+		defer p.collections.Put(c)
+	}
+	c.patience.Stop()
 	c.process = p
 	c.heap.read()
 	for i := range instruments.observables {
@@ -184,7 +196,9 @@ func (p point) observeUnless(failed error, value int64) error {
 
 func (c *collection) responses(to point) error {
 	for _, seen := range requestTotals.seen.all() {
-		to.observe(requestTotals.responded(seen.status), seen.options...)
+		if n := requestTotals.responded(seen.status); n > 0 {
+			to.observe(n, seen.options...)
+		}
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func PublishLag(length, worst time.Duration) {
 }
 
 // PassOn hands what waits to be recorded to the provider, as a collection does.
-func PassOn() { running.Load().recordings.flush() }
+func PassOn() { running.Load().recordings.passOnAll() }
 
 // WorkListed returns how many units of work the table of those in flight lists.
 func WorkListed() (n int) {

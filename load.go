@@ -22,6 +22,9 @@ type queues struct {
 	notInGo  maybe // in system calls or C code
 }
 
+// mayWait reports whether a goroutine may be waiting for a processor.
+func (q queues) mayWait() bool { return !q.runnable.known || q.runnable.value > 0 }
+
 // maybe is a reading that may have failed.
 type maybe struct {
 	value float64

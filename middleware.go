@@ -90,7 +90,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	writer, observed := wrap(w, r)
 	listed := inFlightWork.begin(coarseNow(), counts.served.begin(), m, r)
-	returned := false
+	returned, ended := false, false
+	defer func() {
+		if !ended { // the application's context or writer panicked in the step below
+			inFlightWork.end(listed)
+			counts.served.end()
+		}
+	}()
 	defer func() {
 		left := observed.clientLeft()
 		var panicked any
@@ -105,7 +111,9 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status, late = http.StatusOK, true // net/http is about to write it
 		}
 		started := status != 0 && !(left && late) // nobody receives a head that was written afterwards
-		if left && !(started && observed.complete(listed.method)) {
+		cancelled := left && !(started && observed.complete(listed.method))
+		ended = true
+		if cancelled {
 			counts.endCancelled(listed, r, status, started)
 		} else {
 			counts.endServed(listed, status, started)
@@ -145,14 +153,19 @@ func (m *RequestMetrics) endServed(listed *work, status int, responded bool) {
 	}
 }
 
-// endCancelled counts the client of r that left before its response was
-// complete, and ends the request, also where the application's function for the
-// route calls Goexit.
+// endCancelled ends a request whose client left before its response was complete.
+// The application's function for the route comes when all else is counted: it may
+// hang, and call Goexit.
 func (m *RequestMetrics) endCancelled(listed *work, r *http.Request, status int, responded bool) {
-	defer m.endServed(listed, status, responded)
-	m.CountCancellation(listed.route(func() string {
-		if listed.router.route != nil {
-			return listed.router.route(r)
+	asked := listed.request
+	inFlightWork.end(listed)
+	defer m.served.end() // the last of all: it is in flight until then
+	if responded {
+		m.CountResponse(status)
+	}
+	m.CountCancellation(asked.route(func() string {
+		if asked.router.route != nil {
+			return asked.router.route(r)
 		}
 		return r.Pattern
 	}), responded)

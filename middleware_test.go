@@ -973,6 +973,74 @@ func cancelled(parent context.Context) (context.Context, func()) {
 	return ctx, cancel
 }
 
+// headless panics when it is asked for its header, as net/http's HTTP/2 writer
+// does after its handler has returned.
+type headless struct{ *httptest.ResponseRecorder }
+
+func (headless) Header() http.Header { panic("asked for the header") }
+
+// endless is a context whose error the application computes.
+type endless struct{ context.Context }
+
+func (endless) Err() error { panic("asked for the error") }
+
+func TestRequestEndsWhateverTheApplicationsWriterAndContextDo(t *testing.T) {
+	observe(t)
+	before, listed := observer.Requests().Counts().InFlight, observer.WorkListed()
+	request, leave := endable(http.MethodGet, cancelled)
+	broken := observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(okBody)
+		leave()
+	}))
+	assert.Panics(t, func() { broken.ServeHTTP(headless{httptest.NewRecorder()}, request) })
+	assert.Panics(t, func() {
+		broken.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(endless{t.Context()}))
+	})
+	assert.Equal(t, before, observer.Requests().Counts().InFlight)
+	assert.Equal(t, listed, observer.WorkListed())
+}
+
+// A function for the route that hangs holds up its own request, which is counted
+// by then, but for the departure.
+func TestRequestIsCountedBeforeItsRouteIsAskedFor(t *testing.T) {
+	observe(t)
+	before, listed := observer.Requests().Counts(), observer.WorkListed()
+	asked, release := make(chan struct{}), make(chan struct{})
+	request, leave := endable(http.MethodGet, cancelled)
+	handler := observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(okBody)
+		leave()
+	}), observer.WithRoute(func(*http.Request) string {
+		close(asked)
+		<-release
+		return "/found"
+	}))
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		handler.ServeHTTP(httptest.NewRecorder(), request)
+	}()
+	<-asked
+	during := observer.Requests().Counts()
+	assert.Equal(t, before.Responses[http.StatusOK]+1, during.Responses[http.StatusOK])
+	assert.Equal(t, listed, observer.WorkListed())
+	assert.Equal(t, before.InFlight+1, during.InFlight)
+	close(release)
+	<-served
+	after := observer.Requests().Counts()
+	assert.Equal(t, before.InFlight, after.InFlight)
+	found := observer.Cancellation{Route: "/found", ResponseStarted: true}
+	assert.Equal(t, before.Cancellations[found]+1, after.Cancellations[found])
+}
+
+func TestStatusThatNetHTTPForbidsEndsTheRequest(t *testing.T) {
+	observe(t)
+	before := observer.Requests().Counts()
+	observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) })).
+		ServeHTTP(new(http1Writer), httptest.NewRequest(http.MethodGet, "/", nil))
+	assert.Equal(t, before, observer.Requests().Counts())
+}
+
 func TestWhatCountsAsADeparture(t *testing.T) {
 	withCause := func(cause error) func(context.Context) (context.Context, func()) {
 		return func(parent context.Context) (context.Context, func()) {

@@ -43,7 +43,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/metrics"
 	"slices"
 	"sync"
@@ -382,9 +381,10 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 			c.note(slog.LevelWarn, "observer: captures will have no trace", slog.Any("error", err))
 		}
 	}
-	p.recordings.wake = make(chan struct{}, 1)
+	p.recordings.wake, p.recordings.asked = make(chan struct{}, 1), make(chan chan<- bool)
+	p.recordings.passedAt.Store(int64(sinceBase()))
 	go p.recordings.run(p.leaving)
-	p.collections.New = func() any { return &collection{named: make(map[string]bool)} }
+	p.collections.New = func() any { return newCollection() }
 	var heap heapTotals
 	heap.read()
 	_, _ = p.allocated.notice(&heap) // its error comes back at each export, which reports it
@@ -586,10 +586,8 @@ func (p *process) close(ctx context.Context) {
 	defer close(p.closed)
 	captured := p.capture.end() // before the flush: a Start that does not wait for it wants to record
 	<-p.instrumented
+	p.recordings.passOnAll()
 	close(p.leaving)
-	for !p.recordings.flush() && ctx.Err() == nil {
-		runtime.Gosched() // to a rollout in the middle of a recording; no new one comes
-	}
 	if provider, ok := p.provider.(interface{ ForceFlush(context.Context) error }); ok {
 		p.attempt("flushing the provider", func() error { return provider.ForceFlush(ctx) })
 	}

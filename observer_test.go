@@ -684,6 +684,60 @@ func TestStopReturnsWhileARecordingHangs(t *testing.T) {
 	}
 }
 
+// oddMeter has one histogram that does something of its own.
+type oddMeter struct {
+	metric.Meter
+	name   string
+	record func()
+}
+
+func (m oddMeter) Float64Histogram(name string, options ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	h, err := m.Meter.Float64Histogram(name, options...)
+	if name == m.name {
+		h = oddHistogram{h, m.record}
+	}
+	return h, err
+}
+
+type oddHistogram struct {
+	metric.Float64Histogram
+	record func()
+}
+
+func (h oddHistogram) Record(context.Context, float64, ...metric.RecordOption) { h.record() }
+
+// A provider that hangs in one recording, or leaves it in a way of its own, loses
+// what goes there and nothing else.
+func TestRestIsExportedAndTheProviderShutDownWhateverARecordingDoes(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	for name, record := range map[string]func(){
+		"hangs":  func() { <-release },
+		"exits":  runtime.Goexit,
+		"panics": func() { panic("recorded") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader := sdkmetric.NewManualReader()
+			sdk := providerOf(reader)
+			shut := make(chan struct{})
+			o := observer.Start(t.Context(), "test", observer.WithSampleInterval(time.Millisecond),
+				opened(brokenProvider{sdk, func() metric.Meter {
+					return oddMeter{sdk.Meter(scope), observer.EventLoopLagInstrument, record}
+				}}, func(context.Context) error { close(shut); return nil }))
+			require.NoError(t, o.Err())
+			time.Sleep(50 * time.Millisecond)
+			for range 2 {
+				within(t, 10*time.Second, "a collection", func() {
+					_, exported := collect(t, reader).value(observer.ProcessThreadCountInstrument)
+					assert.True(t, exported)
+				})
+			}
+			within(t, stopBound, "Stop", o.Stop)
+			<-shut
+		})
+	}
+}
+
 func TestH39ProviderShutDownFirst(t *testing.T) {
 	o := start(t, "test")
 	require.NoError(t, o.provider.Shutdown(t.Context()))

@@ -17,8 +17,8 @@ const namePatience = 100 * time.Millisecond
 // maxOldest is how many units of work a diagnosis lists.
 const maxOldest = 10
 
-// work is a request or a rollout in flight. Its fields do not change while it is
-// listed.
+// work is a request or a rollout in flight. What a reader looks at does not change
+// while it is listed.
 type work struct {
 	began time.Duration // since clockBase
 	request

@@ -182,6 +182,38 @@ func TestTableKeepsNothingThatIsDone(t *testing.T) {
 	runtime.KeepAlive(&table)
 }
 
+func TestWorkThatIsUsedAgainKeepsOnlyItsSlot(t *testing.T) {
+	var table workTable
+	w := table.begin(sinceBase(), 1, aRequest(nameless), httptest.NewRequest(http.MethodGet, "/a?long=path", nil))
+	assert.Equal(t, "/a", w.path)
+	slot := w.slot
+	table.end(w)
+	assert.Equal(t, request{}, w.request)
+	assert.Same(t, slot, w.slot)
+
+	other := new(work)
+	slot.Store(other) // somebody else has it now
+	table.add(w, 2)
+	assert.NotSame(t, slot, w.slot)
+	assert.Same(t, other, slot.Load())
+	table.end(w)
+	assert.Same(t, other, slot.Load())
+}
+
+func TestWorkThatSomebodyReadsIsNotUsedAgain(t *testing.T) {
+	var table workTable
+	w := list(&table, aRequest(nameless))
+	table.each(func(read *work, _ time.Duration) {
+		if read.router == nil {
+			return // the one below
+		}
+		table.end(w)
+		assert.NotNil(t, read.router, "its reader has it still")
+		assert.NotSame(t, w, list(&table, aRollout))
+	})
+	assert.Len(t, listed(&table), 1)
+}
+
 func TestAddingAndRemovingWorkAllocatesNothing(t *testing.T) {
 	var table workTable
 	router, r := aRequest(nameless), new(http.Request)

@@ -304,7 +304,6 @@ func (p *process) admitted() (admissions int64, waited time.Duration) {
 	if instruments == nil {
 		return 0, 0
 	}
-	p.recordings.flush()
 	recorded := instruments.admission.recorded
 	return recorded.count.Load(), time.Duration(recorded.sum.Load()) // millionths of a millisecond
 }

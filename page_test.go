@@ -140,11 +140,11 @@ func TestHistoryAddsUpToTheCounters(t *testing.T) {
 		}
 		Driver().Offer(2)
 		require.NoError(t, admission.Do(context.Background(), func(context.Context) error {
-			i.recordings.flush()
+			i.recordings.passOnAll()
 			i.history.add(sample{at: now.Add(time.Duration(n)*time.Second + 500*time.Millisecond)}, time.Second)
 			return nil
 		}))
-		i.recordings.flush()
+		i.recordings.passOnAll()
 		i.history.add(sample{at: now.Add(time.Duration(n+1) * time.Second)}, time.Second)
 	}
 	all := i.history.Seconds(now.Add(time.Minute))

@@ -12,8 +12,8 @@ type processSource interface {
 	residentMemory() (bytes int64, err error)
 	// threads returns the number of operating system threads.
 	threads() (int64, error)
-	// openDescriptors returns the number of open descriptors. One that the
-	// reading itself opens is not counted.
+	// openDescriptors returns the number of open descriptors, with those that the
+	// source keeps. One that the reading itself opens is not counted.
 	openDescriptors() (int64, error)
 	// close gives up what the source keeps open. A reading goes on to work.
 	close()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"sync/atomic"
+	"sync"
 
 	"github.com/gym-observer/observer/internal/kernel"
 	"golang.org/x/sys/unix"
@@ -127,16 +127,18 @@ func countDescriptors(directory string) (int64, error) {
 // could not be opened the path is used, and also where its descriptor has come to
 // be another file: an application may close what is not its own.
 type kept struct {
-	path       string
-	descriptor atomic.Int64 // negative where there is none
-	id         unix.Stat_t
+	path string
+	id   unix.Stat_t
+
+	mu         sync.Mutex // held while the descriptor is used: closed meanwhile, it could be another file's
+	descriptor int        // negative where there is none
 }
 
 const none = -1
 
 func (k *kept) open(path string) {
 	k.path = path
-	k.descriptor.Store(none)
+	k.descriptor = none
 	// Unlike os.Open this does not offer the file to the network poller.
 	descriptor, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -146,38 +148,53 @@ func (k *kept) open(path string) {
 		_ = unix.Close(descriptor) // nothing was written
 		return
 	}
-	k.descriptor.Store(int64(descriptor))
+	k.descriptor = descriptor
 }
 
 // close may be called while others read, and more than once.
 func (k *kept) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	var stat unix.Stat_t
-	if descriptor := int(k.descriptor.Swap(none)); k.statKept(descriptor, &stat) {
-		_ = unix.Close(descriptor) // nothing was written
+	if k.statKept(&stat) {
+		_ = unix.Close(k.descriptor) // nothing was written
 	}
+	k.descriptor = none
 }
 
 // stat returns what the kernel says of the file now.
 func (k *kept) stat() (stat unix.Stat_t, err error) {
-	if k.statKept(int(k.descriptor.Load()), &stat) {
+	k.mu.Lock()
+	same := k.statKept(&stat)
+	k.mu.Unlock()
+	if same {
 		return stat, nil
 	}
 	err = unix.Stat(k.path, &stat)
 	return stat, err
 }
 
-// statKept reports whether the descriptor is still the file's.
-func (k *kept) statKept(descriptor int, stat *unix.Stat_t) bool {
-	return unix.Fstat(descriptor, stat) == nil && stat.Dev == k.id.Dev && stat.Ino == k.id.Ino
+// statKept reports whether the descriptor is still the file's; k.mu is held.
+func (k *kept) statKept(stat *unix.Stat_t) bool {
+	return unix.Fstat(k.descriptor, stat) == nil && stat.Dev == k.id.Dev && stat.Ino == k.id.Ino
+}
+
+// readKept reads what it can without the path.
+func (k *kept) readKept(buffer []byte) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var stat unix.Stat_t
+	if !k.statKept(&stat) {
+		return 0
+	}
+	n, _ = unix.Pread(k.descriptor, buffer, 0)
+	return n
 }
 
 // readStart reads the beginning of the file into buffer.
 func (k *kept) readStart(buffer []byte) ([]byte, error) {
-	var stat unix.Stat_t
-	if descriptor := int(k.descriptor.Load()); k.statKept(descriptor, &stat) {
-		if n, err := unix.Pread(descriptor, buffer, 0); err == nil {
-			return buffer[:n], nil
-		}
+	if n := k.readKept(buffer); n > 0 {
+		return buffer[:n], nil
 	}
 	descriptor, err := unix.Open(k.path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

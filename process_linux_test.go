@@ -10,12 +10,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gym-observer/observer/internal/kernel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/sys/unix"
 )
 
@@ -301,7 +304,7 @@ func TestReadingsAreRightWhateverBecomesOfTheirDescriptors(t *testing.T) {
 	// An application closes what is not its own, and other files get the numbers.
 	kept := []*kept{&source.statm, &source.task, &source.descriptors}
 	for _, k := range kept {
-		require.NoError(t, unix.Close(int(k.descriptor.Load())))
+		require.NoError(t, unix.Close(int(k.descriptor)))
 	}
 	check(3)
 	others := filepath.Join(t.TempDir(), "other")
@@ -310,12 +313,89 @@ func TestReadingsAreRightWhateverBecomesOfTheirDescriptors(t *testing.T) {
 		other, err := unix.Open(others, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		require.NoError(t, err)
 		defer unix.Close(other)
-		require.EqualValues(t, k.descriptor.Load(), other, "the kernel gives the lowest free number")
+		require.EqualValues(t, k.descriptor, other, "the kernel gives the lowest free number")
 	}
 	check(0)
 
 	source.close()
 	check(0) // none of them was closed: they are the application's
+}
+
+// A file of the same file system is told by its number there.
+func TestReadingsAreNotFooledByAnotherFileOfProc(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	source := newProcfs("/proc/self")
+	defer source.close()
+	memory, _, _ := everyReading(t, source)
+	require.NoError(t, unix.Close(source.statm.descriptor))
+	other, err := unix.Open("/proc/self/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(other)
+	require.Equal(t, source.statm.descriptor, other)
+	now, err := source.residentMemory()
+	require.NoError(t, err)
+	assert.InEpsilon(t, memory, now, 0.5)
+}
+
+// A descriptor that is closed in the middle of a reading would be another file's.
+func TestReadingsAreRightWhileTheSourceIsClosed(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	require.NoError(t, os.WriteFile(other, []byte("1 123456789 1 1 0 1 0\n"), 0o644))
+	for range 300 {
+		source := newProcfs("/proc/self")
+		var stop atomic.Bool
+		var readers sync.WaitGroup
+		for range 3 {
+			readers.Go(func() {
+				for !stop.Load() {
+					if memory, err := source.residentMemory(); assert.NoError(t, err) {
+						assert.Less(t, memory, int64(123456789)<<10)
+					}
+				}
+			})
+		}
+		runtime.Gosched()
+		source.close()
+		var opened []int
+		for range 3 {
+			descriptor, err := unix.Open(other, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			require.NoError(t, err)
+			opened = append(opened, descriptor)
+		}
+		stop.Store(true)
+		readers.Wait()
+		for _, descriptor := range opened {
+			require.NoError(t, unix.Close(descriptor))
+		}
+	}
+}
+
+func TestNoDescriptorStaysOpenAfterStop(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	open := func() int64 {
+		n, err := countDescriptors("/proc/self/fd")
+		require.NoError(t, err)
+		return n
+	}
+	run := func() {
+		o := Start(t.Context(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))), WithSampleInterval(time.Millisecond))
+		require.NoError(t, o.Err())
+		time.Sleep(20 * time.Millisecond)
+		o.Stop()
+	}
+	run() // the first makes descriptors of the runtime's own
+	before := open()
+	for range 5 {
+		run()
+	}
+	assert.Equal(t, before, open())
 }
 
 func TestReadingsGoOnAfterTheSourceIsClosed(t *testing.T) {

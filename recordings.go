@@ -3,7 +3,7 @@ package observer
 import (
 	"context"
 	"math"
-	"sync"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -11,40 +11,110 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// maxPendingRecordings is how many recordings may wait; the next ones are made
-// by the rollout itself.
-const maxPendingRecordings = 1024
+const (
+	// maxPendingRecordings is how many recordings may wait; the next ones are made
+	// by the rollout itself.
+	maxPendingRecordings = 1024
+
+	// recordingPatience is how long they wait where nobody collects.
+	recordingPatience = 10 * time.Second
+
+	// passOnPatience is how long a collection waits for them, should the provider
+	// hang in one. What it goes on without is in the next.
+	passOnPatience = time.Second
+)
 
 // recordings takes what rollouts and samplers record, and passes it to the
 // histograms on other goroutines: a rollout pays 15 ns for one, where the SDK's
 // Record takes 120, and more when several cores fight for its counters. A sampler
 // of an idle process saves more, since code that runs ten times a second finds
 // nothing of itself in any cache. Whoever collects sees all of it, since the
-// callback passes on first what waits.
+// callback first has passed on what waits.
 //
-// It is a ring for many writers and one reader at a time. Each cell's turn says
-// whose it is: the writer's of that position, or, one more, the reader's.
+// It is a ring for many writers and one reader. Each cell's turn says whose it is:
+// the writer's of that position, or, one more, the reader's.
 type recordings struct {
 	_     cpu.CacheLinePad
 	tail  atomic.Uint64 // the next position to write
 	_     cpu.CacheLinePad
 	cells [maxPendingRecordings]pendingRecording
-	wake  chan struct{} // has room for one: told when the ring is half full
 
-	mu   sync.Mutex // those who flush take turns; none takes another lock in it
-	head uint64     // the next position to read
+	wake  chan struct{}    // has room for one: told when the ring is half full, or something waits for long
+	asked chan chan<- bool // answered, whether all was passed on, when that is done
+	head  uint64           // the next position to read; run's alone
+
+	passed   atomic.Uint64 // everything before this position has been passed on
+	passedAt atomic.Int64  // when, on the clock of sinceBase
 }
 
-// run flushes whenever the ring is half full, until done. The sampler does not
-// do it, since it must not be late by its own making.
+// run passes on what waits whenever it is told, until done. Nobody else does, so
+// that a provider that hangs in a recording holds up nothing else, neither a
+// sampler, which must not be late by its own making, nor an export. One that calls
+// Goexit ends the goroutine, and another takes its place.
 func (r *recordings) run(done <-chan struct{}) {
+	ended := false
+	defer func() {
+		if !ended {
+			go r.run(done)
+		}
+	}()
 	for {
 		select {
 		case <-done:
+			ended = true
 			return
 		case <-r.wake:
 			r.flush()
+		case answer := <-r.asked:
+			answer <- r.flush()
 		}
+	}
+}
+
+// passOn returns when everything recorded before has been passed on, or says
+// that it has not until the timeout. The answer is an empty channel with room for
+// one; after a timeout it must not be used again.
+func (r *recordings) passOn(answer chan bool, timeout <-chan time.Time) (all bool) {
+	if r.passed.Load() == r.tail.Load() {
+		return true
+	}
+	select {
+	case r.asked <- answer:
+	case <-timeout:
+		return false
+	}
+	select {
+	case all = <-answer:
+		return all
+	case <-timeout:
+		return false
+	}
+}
+
+// passOnAll passes on what waits for good: a rollout may be in the middle of a
+// recording, and no new one comes.
+func (r *recordings) passOnAll() {
+	for deadline := time.Now().Add(passOnPatience); time.Now().Before(deadline); runtime.Gosched() {
+		timeout := time.NewTimer(time.Until(deadline))
+		all := r.passOn(make(chan bool, 1), timeout.C)
+		timeout.Stop()
+		if all {
+			return
+		}
+	}
+}
+
+// hasten has passed on what waits, if the last time was longer ago than patience.
+func (r *recordings) hasten(patience time.Duration) {
+	if r.passed.Load() != r.tail.Load() && sinceBase()-time.Duration(r.passedAt.Load()) >= patience {
+		r.wakeUp()
+	}
+}
+
+func (r *recordings) wakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is awake
 	}
 }
 
@@ -89,11 +159,8 @@ func (r *recordings) put(value recording) {
 			if r.tail.CompareAndSwap(position, position+1) {
 				cell.recording = value
 				cell.turn.Store(position + 1 - index)
-				if position%(maxPendingRecordings/2) == 0 {
-					select {
-					case r.wake <- struct{}{}:
-					default: // it is awake
-					}
+				if (position+1)%(maxPendingRecordings/2) == 0 {
+					r.wakeUp()
 				}
 				return
 			}
@@ -105,11 +172,12 @@ func (r *recordings) put(value recording) {
 }
 
 // flush makes the recordings that wait, and reports whether it could: a writer
-// in the middle of one holds up those behind it. The lock is held until the last
-// of them is made, so that a reader who comes second does not read without them.
+// in the middle of one holds up those behind it.
 func (r *recordings) flush() (all bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer func() {
+		r.passed.Store(r.head)
+		r.passedAt.Store(int64(sinceBase()))
+	}()
 	end := r.tail.Load() // what comes later is the next flush's: busy writers would keep this one for ever
 	for r.head != end {
 		index := r.head % maxPendingRecordings

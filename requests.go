@@ -1,7 +1,6 @@
 package observer
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,16 +100,16 @@ func (m *RequestMetrics) countStatus(counts *statusCounts, status int) bool {
 	if status < minStatus || status > maxStatus {
 		return false
 	}
-	if counts[status-minStatus].Add(1) == 1 {
-		m.seen.add(status)
-	}
+	m.seen.add(status)
+	counts[status-minStatus].Add(1)
 	return true
 }
 
 // statusList lists the statuses that have been counted, which are few, for those
 // who read the counts.
 type statusList struct {
-	mu     sync.Mutex // held to add
+	known  [len(statusCounts{})]atomic.Bool // for those who count: apart from the counts, which every core writes
+	mu     sync.Mutex                       // held to add
 	listed atomic.Pointer[[]seenStatus]
 }
 
@@ -119,13 +118,20 @@ type seenStatus struct {
 	options []metric.ObserveOption // the attribute of its points
 }
 
-// add lists a status that may be listed already.
+// add lists a status, before it is counted, unless it is listed.
 func (l *statusList) add(status int) {
+	if !l.known[status-minStatus].Load() {
+		l.addNew(status)
+	}
+}
+
+func (l *statusList) addNew(status int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.ContainsFunc(l.all(), func(seen seenStatus) bool { return seen.status == status }) {
+	if l.known[status-minStatus].Load() {
 		return
 	}
+	defer l.known[status-minStatus].Store(true)
 	listed := append(l.all(), seenStatus{
 		status:  status,
 		options: []metric.ObserveOption{attributesOf(attribute.Int(HTTPStatusCodeAttribute, status))},
@@ -248,7 +254,9 @@ func (m *RequestMetrics) Counts() RequestCounts {
 		Cancellations:       make(map[Cancellation]int64),
 	}
 	for _, seen := range m.seen.all() {
-		counts.Responses[seen.status] = m.responded(seen.status)
+		if n := m.responded(seen.status); n > 0 {
+			counts.Responses[seen.status] = n
+		}
 	}
 	for _, route := range m.routes.all() {
 		if n := route.beforeResponse.Load(); n > 0 {

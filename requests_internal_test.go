@@ -2,6 +2,7 @@ package observer
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -15,4 +16,34 @@ func TestRouteThatComesWhileTheTableFillsOverflows(t *testing.T) {
 	assert.Equal(t, []*routeCounts{counts}, table.all(), "and is exported")
 	assert.Same(t, counts, table.counts("/another"))
 	assert.Equal(t, UnmatchedRoute, table.counts("").name, "the sentinels always have a place")
+}
+
+// Whoever counts a status first may be interrupted in the middle of it.
+func TestStatusIsListedBeforeItIsCounted(t *testing.T) {
+	var m RequestMetrics
+	m.seen.mu.Lock()
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		m.CountResponse(299)
+	}()
+	time.Sleep(10 * time.Millisecond)
+	assert.Empty(t, m.Counts().Responses)
+	assert.Zero(t, m.responses[299-minStatus].Load(), "what is counted is exported")
+	m.seen.mu.Unlock()
+	<-first
+	assert.Equal(t, map[int]int64{299: 1}, m.Counts().Responses)
+}
+
+func TestStatusOfBothKindsIsListedOnce(t *testing.T) {
+	var m RequestMetrics
+	for range 3 {
+		m.served.begin()
+		m.endServed(new(work), 299, true)
+		m.CountResponse(299)
+	}
+	m.served.begin()
+	assert.Len(t, m.seen.all(), 1)
+	assert.Equal(t, map[int]int64{299: 6}, m.Counts().Responses)
+	assert.EqualValues(t, 1, m.Counts().InFlight)
 }

@@ -3,6 +3,7 @@ package observer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -213,4 +215,36 @@ func TestH32AMissingQueueMetricIsLeftOutAlone(t *testing.T) {
 	assert.NotContains(t, names, EventLoopRunQueueInstrument)
 	assert.EqualValues(t, 3, i.histogram(t, EventLoopLagInstrument).Count)
 	assert.Len(t, i.logged("cause="+EventLoopRunQueueInstrument), 1)
+}
+
+func TestYieldsIfSomebodyMayWait(t *testing.T) {
+	assert.False(t, queues{runnable: maybe{0, true}}.mayWait())
+	assert.True(t, queues{runnable: maybe{1, true}}.mayWait())
+	assert.True(t, queues{}.mayWait(), "a Go that does not tell")
+}
+
+// Where a view drops every observable, the SDK calls no callback: nobody asks for
+// what waits.
+func TestRecordingsDoNotWaitForeverForACollection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		dropped := sdkmetric.NewView(sdkmetric.Instrument{Name: "*"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})
+		kept := func(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
+			if i.Name == EventLoopLagInstrument {
+				return sdkmetric.Stream{}, false
+			}
+			return dropped(i)
+		}
+		provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithView(kept))
+		slow := Start(t.Context(), "slow", WithMeterProvider(provider), WithSampleInterval(time.Hour))
+		quick := Start(t.Context(), "quick", WithSampleInterval(100*time.Millisecond))
+		require.NoError(t, errors.Join(slow.Err(), quick.Err()))
+		time.Sleep(time.Minute)
+		var all metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(t.Context(), &all))
+		count := all.ScopeMetrics[0].Metrics[0].Data.(metricdata.Histogram[float64]).DataPoints[0].Count
+		assert.Greater(t, count, uint64(450), "of about 600 in a minute, the last ten seconds may be on their way")
+		quick.Stop()
+		slow.Stop()
+	})
 }

@@ -258,10 +258,18 @@ const grain = 100 * time.Microsecond
 // After is called after each, by its number, and during in the sampler while it
 // records a pause of the collector.
 func samplesIn(t *testing.T, stretch, interval time.Duration, after func(sample int), during func()) (at []time.Time, lags []float64) {
+	var mu sync.Mutex // recordings come from a goroutine of their own
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(at)
+	}
 	o := observer.Start(t.Context(), "", observer.WithSampleInterval(interval), observer.WithMeterProvider(listening{
 		recorded: func(name string, value float64) {
 			switch name {
 			case observer.EventLoopLagInstrument:
+				mu.Lock()
+				defer mu.Unlock()
 				at, lags = append(at, time.Now()), append(lags, value)
 			case observer.GCPauseInstrument:
 				during()
@@ -271,10 +279,10 @@ func samplesIn(t *testing.T, stretch, interval time.Duration, after func(sample 
 	require.NoError(t, o.Err())
 	for end := time.Now().Add(stretch); time.Now().Before(end); time.Sleep(grain) {
 		synctest.Wait() // a sample of this moment has been taken
-		before := len(at)
+		before := count()
 		observer.PassOn()
-		if len(at) > before {
-			after(len(at))
+		if now := count(); now > before {
+			after(now)
 		}
 	}
 	o.Stop()
