@@ -5,10 +5,12 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 )
@@ -50,6 +52,44 @@ func TestAFullRingRecordsAtOnce(t *testing.T) {
 	assert.Equal(t, 1, heard)
 	r.flush()
 	assert.Equal(t, maxPendingRecordings+1, heard)
+}
+
+// passingOn runs the goroutine of a ring until the test ends.
+func passingOn(t *testing.T, r *recordings) {
+	r.asked = make(chan chan<- bool)
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	go r.run(done)
+}
+
+func TestAHalfFullRingIsPassedOn(t *testing.T) {
+	var heard atomic.Int64
+	r, to := ringTo(func(float64) { heard.Add(1) })
+	passingOn(t, r)
+	for range maxPendingRecordings/2 - 1 {
+		r.duration(context.Background(), to, 0, nil)
+	}
+	time.Sleep(10 * time.Millisecond)
+	assert.Zero(t, heard.Load())
+	r.duration(context.Background(), to, 0, nil)
+	require.Eventually(t, func() bool { return heard.Load() == maxPendingRecordings/2 }, 10*time.Second, time.Millisecond)
+}
+
+func TestRecordingsGoOnAfterAProviderThatExits(t *testing.T) {
+	var heard atomic.Int64
+	r, to := ringTo(func(value float64) {
+		if value == 0 {
+			runtime.Goexit()
+		}
+		heard.Add(1)
+	})
+	passingOn(t, r)
+	r.duration(context.Background(), to, 0, nil)
+	r.wakeUp()
+	require.Eventually(t, func() bool { return r.passed.Load() == 1 }, 10*time.Second, time.Millisecond)
+	r.duration(context.Background(), to, time.Millisecond, nil)
+	r.passOnAll()
+	assert.EqualValues(t, 1, heard.Load())
 }
 
 func TestAFlushEndsThoughOthersGoOnRecording(t *testing.T) {

@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -22,17 +23,17 @@ func TestRouteThatComesWhileTheTableFillsOverflows(t *testing.T) {
 func TestStatusIsListedBeforeItIsCounted(t *testing.T) {
 	var m RequestMetrics
 	m.seen.mu.Lock()
-	first := make(chan struct{})
-	go func() {
-		defer close(first)
-		m.CountResponse(299)
-	}()
+	var counting sync.WaitGroup
+	for range 2 {
+		counting.Go(func() { m.CountResponse(299) })
+	}
 	time.Sleep(10 * time.Millisecond)
 	assert.Empty(t, m.Counts().Responses)
 	assert.Zero(t, m.responses[299-minStatus].Load(), "what is counted is exported")
 	m.seen.mu.Unlock()
-	<-first
-	assert.Equal(t, map[int]int64{299: 1}, m.Counts().Responses)
+	counting.Wait()
+	assert.Equal(t, map[int]int64{299: 2}, m.Counts().Responses)
+	assert.Len(t, m.seen.all(), 1)
 }
 
 func TestStatusOfBothKindsIsListedOnce(t *testing.T) {
