@@ -34,7 +34,7 @@ func targets() []target {
 	all := []target{
 		{what: "middleware adds", values: added(live, withObserver, bareHandler), unit: "ns", atMost: 110},
 		{what: "middleware, allocations", values: allocations(live, withObserver), unit: "an operation", atMost: 1},
-		{what: "middleware, allocated", values: allocated(live, withObserver), unit: "B", atMost: 192},
+		{what: "middleware, allocated", values: allocated(live, withObserver), unit: "B", atMost: 64},
 		{what: "middleware adds, of what promhttp adds", values: share(added(live, withObserver, bareHandler), added(live, withPromhttp, bareHandler)), atMost: 1. / 5},
 		{what: "middleware adds, of what otelhttp adds", values: share(added(live, withObserver, bareHandler), added(live, withOtelhttp, bareHandler)), atMost: 1. / 40},
 		{what: "middleware adds, not running", values: added(live, notRunning, bareHandler), unit: "ns", atMost: 3},
