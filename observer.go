@@ -375,7 +375,7 @@ func setUp(ctx context.Context, loopName string, c *config) (*process, error) {
 	}
 	p.loops.Store(new([]*loop))
 	p.loads = loads{every: c.window, process: p.source, machine: thisMachine, failed: p.failures.report}
-	p.history = &history{process: p.source, admission: p.admitted, failures: p.failures}
+	p.history = historyOf(p)
 	if c.capture != nil {
 		if p.capture, err = c.startCapture(c.capture, p.failures.report); err != nil {
 			c.note(slog.LevelWarn, "observer: captures will have no trace", slog.Any("error", err))

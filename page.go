@@ -55,7 +55,7 @@ func pageSnapshot() (s page.Snapshot) {
 		Window:  d.Window,
 		Verdict: string(d.Verdict),
 		Summary: d.Summary,
-		History: &p.history.History,
+		History: p.history.History,
 	}
 	for _, f := range d.Findings {
 		s.Findings = append(s.Findings, page.Finding{Cause: string(f.Cause), Load: page.Number(f.Load), Evidence: f.Evidence, Advice: f.Advice})
@@ -121,7 +121,7 @@ func processName() string {
 // It does so whether or not somebody looks, and a sample allocates nothing. A nil
 // one keeps nothing.
 type history struct {
-	page.History
+	*page.History // of its own: within what has pointers the collector would look at all of it
 
 	process   processSource
 	admission func() (admissions int64, waited time.Duration) // what was recorded
@@ -148,6 +148,10 @@ type totals struct {
 // holdUp is the time between two samples, beyond twice their interval, from which
 // on the sampler was held up: what happened in it is known in sum only.
 const holdUp = 2 * time.Second
+
+func historyOf(p *process) *history {
+	return &history{History: new(page.History), process: p.source, admission: p.admitted, failures: p.failures}
+}
 
 // begin opens the first second. What was counted before is not shown.
 func (h *history) begin(now time.Time) {
@@ -203,7 +207,7 @@ func (h *history) open(now time.Time, totals totals) {
 // close ends the open second at now, adds it to the history, and opens the next.
 func (h *history) close(now time.Time) {
 	second, before, after := &h.second, &h.before, h.read()
-	second.At = now
+	second.At = page.InstantOf(now)
 	second.Length = now.Sub(h.began)
 	mean := func(sum int64) float64 { return float64(sum) / float64(second.Samples) }
 	second.InFlight, second.Outbound = mean(h.sums.inFlight), mean(h.sums.outbound)
@@ -264,9 +268,9 @@ func (h *history) addWindow(w *window, verdict Cause) {
 	memory, memoryErr := h.process.residentMemory()
 	threads, threadsErr := h.process.threads()
 	row := page.Window{
-		At:          w.at,
+		At:          page.InstantOf(w.at),
 		Length:      w.length,
-		Verdict:     string(verdict),
+		Verdict:     page.NameOf(string(verdict)),
 		Processors:  page.Number(w.processors),
 		CPUs:        page.Number(w.cpus),
 		CPU:         maybe{w.cpu, w.cpuKnown}.number(),

@@ -43,6 +43,7 @@ func sampled(h *history, samples ...time.Duration) []page.Second {
 
 func newHistory() *history {
 	return &history{
+		History:   new(page.History),
 		process:   newProcessSource(),
 		admission: func() (int64, time.Duration) { return 0, 0 },
 	}
@@ -203,9 +204,9 @@ func TestWindowOfTheHistoryIsThatOfTheDiagnosis(t *testing.T) {
 	all := i.history.Windows(time.Now())
 	require.Equal(t, 1, len(all))
 	got := all[0]
-	assert.True(t, w.at.Equal(got.At))
+	assert.True(t, w.at.Equal(got.At.Time()))
 	assert.Equal(t, 10*time.Second, got.Length)
-	assert.Equal(t, "none", got.Verdict)
+	assert.Equal(t, "none", got.Verdict.String())
 	assert.Equal(t, page.Number(2), got.Processors)
 	assert.Equal(t, page.Number(1.5), got.CPUs)
 	assert.Equal(t, page.Number(0.5), got.CPU)

@@ -139,7 +139,7 @@ func secondOf(row numbered[Second]) second {
 	s := &row.value
 	encoded := second{
 		Number:        row.number,
-		At:            s.At,
+		At:            s.At.Time(),
 		LengthSeconds: s.Length.Seconds(),
 		Gap:           s.Gap,
 		Samples:       s.Samples,
@@ -180,9 +180,9 @@ func (h *Handler) windowOf(row numbered[Window]) window {
 	}
 	return window{
 		Number:        row.number,
-		At:            w.At,
+		At:            w.At.Time(),
 		LengthSeconds: w.Length.Seconds(),
-		Verdict:       w.Verdict,
+		Verdict:       w.Verdict.String(),
 		Processors:    w.Processors,
 		CPUs:          w.CPUs,
 		Load:          load,

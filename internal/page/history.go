@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"math"
@@ -41,9 +42,31 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
+// Instant is a time on the wall, in nanoseconds since 1970. Rows have this instead
+// of a time.Time, and a Name instead of a string, since what has no pointers in it
+// the collector need not look at, in each of its cycles.
+type Instant int64
+
+// InstantOf is the Instant of t.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixNano()) }
+
+// Time returns the same in the local time zone.
+func (i Instant) Time() time.Time { return time.Unix(0, int64(i)) }
+
+// Name is that of a cause, cut off where it is longer.
+type Name [24]byte
+
+// NameOf is the Name with the text s.
+func NameOf(s string) (n Name) {
+	copy(n[:], s)
+	return n
+}
+
+func (n Name) String() string { return string(bytes.TrimRight(n[:], "\x00")) }
+
 // Second is what was sampled and counted in a little more than one second.
 type Second struct {
-	At      time.Time     // its end
+	At      Instant       // its end
 	Length  time.Duration // as measured; what is counted is divided by it to become a rate
 	Gap     bool          // the sampler was held up within it
 	Samples int64
@@ -67,9 +90,9 @@ type Second struct {
 
 // Window is one window of the diagnosis.
 type Window struct {
-	At               time.Time // its end
+	At               Instant // its end
 	Length           time.Duration
-	Verdict          string
+	Verdict          Name
 	Processors, CPUs Number
 	Load             [MaxCauses]Number // in the order of Text.Causes
 
@@ -77,8 +100,8 @@ type Window struct {
 	Memory, Threads, Descriptors Number
 }
 
-// History keeps the last ten minutes. Its memory is fixed. One goroutine adds to
-// it and is never held up by those who read.
+// History keeps the last ten minutes. Its memory is fixed, and has no pointers in
+// it. One goroutine adds to it and is never held up by those who read.
 type History struct {
 	seconds ring[Second]
 	windows ring[Window]
@@ -131,8 +154,8 @@ type slot[T row] struct {
 
 type row interface{ ended() time.Time }
 
-func (s Second) ended() time.Time { return s.At }
-func (w Window) ended() time.Time { return w.At }
+func (s Second) ended() time.Time { return s.At.Time() }
+func (w Window) ended() time.Time { return w.At.Time() }
 
 // numbered is a value with its number, from 1 on.
 type numbered[T row] struct {
@@ -173,7 +196,7 @@ func (r *ring[T]) since(after uint64, now time.Time) []numbered[T] {
 	before, oldest := time.Time{}, now.Round(0).Add(-Span)
 	kept := found[:0]
 	for _, row := range found {
-		ended := row.value.ended().Round(0)
+		ended := row.value.ended()
 		if ended.After(oldest) && (before.IsZero() || ended.Before(before)) {
 			kept = append(kept, row)
 			before = ended

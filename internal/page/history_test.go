@@ -3,6 +3,7 @@ package page
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ func filled(seconds int) (h *History, now time.Time) {
 	h, now = new(History), began
 	for i := range seconds {
 		now = now.Add(time.Second)
-		h.AddSecond(&Second{At: now, Length: time.Second, Samples: 10, InFlight: float64(i)})
+		h.AddSecond(&Second{At: InstantOf(now), Length: time.Second, Samples: 10, InFlight: float64(i)})
 		if i%10 == 9 {
-			h.AddWindow(&Window{At: now, Length: 10 * time.Second, Verdict: "none", CPU: Number(i)})
+			h.AddWindow(&Window{At: InstantOf(now), Length: 10 * time.Second, Verdict: NameOf("none"), CPU: Number(i)})
 		}
 	}
 	return h, now
@@ -54,12 +55,12 @@ func TestHistoryForgetsWhatIsOld(t *testing.T) {
 func TestAClockThatWasSetBackShowsTheNewerRows(t *testing.T) {
 	h, now := filled(100)
 	for i := range 10 {
-		h.AddSecond(&Second{At: now.Add(time.Duration(i-50) * time.Second), InFlight: -1})
+		h.AddSecond(&Second{At: InstantOf(now.Add(time.Duration(i-50) * time.Second)), InFlight: -1})
 	}
 	seconds := h.Seconds(now.Add(-41 * time.Second))
 	require.Equal(t, 49+10, len(seconds))
 	for i := 1; i < len(seconds); i++ {
-		assert.True(t, seconds[i-1].At.Before(seconds[i].At), "time goes on")
+		assert.True(t, seconds[i-1].At < seconds[i].At, "time goes on")
 	}
 	assert.Equal(t, -1.0, seconds[len(seconds)-1].InFlight)
 }
@@ -71,7 +72,7 @@ func TestReaderAsleepHoldsUpNobody(t *testing.T) {
 	asleep.mu.Lock()
 	for range 3 {
 		now = now.Add(time.Second)
-		h.AddSecond(&Second{At: now, InFlight: -1})
+		h.AddSecond(&Second{At: InstantOf(now), InFlight: -1})
 	}
 	asleep.mu.Unlock()
 	seconds := h.Seconds(now)
@@ -102,7 +103,7 @@ func TestReadersSeeWholeRows(t *testing.T) {
 		})
 	}
 	for i := range 2000 {
-		s := Second{At: now, Samples: int64(i), Pauses: int64(i)}
+		s := Second{At: InstantOf(now), Samples: int64(i), Pauses: int64(i)}
 		s.Lag[LagBuckets-1] = int64(i)
 		h.AddSecond(&s)
 	}
@@ -112,7 +113,7 @@ func TestReadersSeeWholeRows(t *testing.T) {
 
 func TestAddingAllocatesNothing(t *testing.T) {
 	h, now := filled(10)
-	s, w := &Second{At: now}, &Window{At: now}
+	s, w := &Second{At: InstantOf(now)}, &Window{At: InstantOf(now)}
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		h.AddSecond(s)
 		h.AddWindow(w)
@@ -123,4 +124,25 @@ func TestNumberThatWasNotMeasuredIsNull(t *testing.T) {
 	text, err := json.Marshal([]Number{Unmeasured, 0, 1.5, Number(math.Inf(1))})
 	require.NoError(t, err)
 	assert.JSONEq(t, `[null, 0, 1.5, null]`, string(text))
+}
+
+// The collector would look at all of it in each of its cycles.
+func TestHistoryHasNoPointers(t *testing.T) {
+	var pointers func(t reflect.Type) []string
+	pointers = func(t reflect.Type) (found []string) {
+		switch t.Kind() {
+		case reflect.Array:
+			return pointers(t.Elem())
+		case reflect.Struct:
+			for field := range t.Fields() {
+				found = append(found, pointers(field.Type)...)
+			}
+			return found
+		case reflect.Pointer, reflect.String, reflect.Slice, reflect.Map, reflect.Interface, reflect.Func, reflect.Chan, reflect.UnsafePointer:
+			return []string{t.String()}
+		}
+		return nil
+	}
+	assert.Empty(t, pointers(reflect.TypeFor[History]()))
+	assert.NotEmpty(t, pointers(reflect.TypeFor[time.Time]()), "the test sees them")
 }

@@ -128,17 +128,17 @@ func TestJSONOfNothing(t *testing.T) {
 func TestJSONOfEverything(t *testing.T) {
 	h, now := new(History), time.Now().UTC()
 	second := Second{
-		At: now, Length: 1250 * time.Millisecond, Gap: true, Samples: 3, LongestLag: 2 * time.Second,
+		At: InstantOf(now), Length: 1250 * time.Millisecond, Gap: true, Samples: 3, LongestLag: 2 * time.Second,
 		InFlight: 1.5, Outbound: 0.5, Responses: [ResponseClasses]int64{1, 2, 3, 4, 5, 6},
 		Pauses: 2, Paused: 3 * time.Millisecond, LongestPause: 2 * time.Millisecond,
 	}
 	second.Lag[0], second.Lag[2] = 2, 1
 	h.AddSecond(&second)
-	second.At, second.Driving = now.Add(time.Millisecond), true
+	second.At, second.Driving = InstantOf(now.Add(time.Millisecond)), true
 	second.Offered, second.Resident, second.Active, second.Waiting, second.Admissions, second.Waited = 7, 6, 5, 4, 3, 2*time.Second
 	h.AddSecond(&second)
 	h.AddWindow(&Window{
-		At: now, Length: 10 * time.Second, Verdict: "gc", Processors: 2, CPUs: 1.5,
+		At: InstantOf(now), Length: 10 * time.Second, Verdict: NameOf("gc"), Processors: 2, CPUs: 1.5,
 		Load: [MaxCauses]Number{0.7, Unmeasured}, CPU: 1.25, Memory: 1 << 20, Threads: 9, Descriptors: Unmeasured,
 	})
 	answer := get(handlerOf(Snapshot{
@@ -193,7 +193,7 @@ func TestJSONOfEverything(t *testing.T) {
 
 func TestWhatCannotBeEncodedIsSaid(t *testing.T) {
 	h := new(History)
-	h.AddSecond(&Second{At: time.Now()})
+	h.AddSecond(&Second{At: InstantOf(time.Now())})
 	s := Snapshot{At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), History: h, Findings: []Finding{{Cause: "gc", Load: Unmeasured}}}
 	answer := get(handlerOf(s), "/?format=json")
 	var document map[string]any

@@ -38,7 +38,7 @@ func (s *source) snapshot() Snapshot {
 }
 
 func (s *source) second(inFlight float64) {
-	s.history.Load().AddSecond(&Second{At: time.Now(), Length: time.Second, InFlight: inFlight})
+	s.history.Load().AddSecond(&Second{At: InstantOf(time.Now()), Length: time.Second, InFlight: inFlight})
 }
 
 // viewing is one stream, whose writer a test may hold up.
@@ -346,7 +346,7 @@ func TestHangingViewerHoldsUpNobody(t *testing.T) {
 func full() *History {
 	h, now := new(History), time.Now()
 	for i := range rows {
-		h.AddSecond(&Second{At: now.Add(time.Duration(i-rows+1) * 990 * time.Millisecond)})
+		h.AddSecond(&Second{At: InstantOf(now.Add(time.Duration(i-rows+1) * 990 * time.Millisecond))})
 	}
 	return h
 }
