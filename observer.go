@@ -587,7 +587,6 @@ func (p *process) close(ctx context.Context) {
 	captured := p.capture.end() // before the flush: a Start that does not wait for it wants to record
 	<-p.instrumented
 	p.recordings.passOnAll()
-	close(p.leaving)
 	if provider, ok := p.provider.(interface{ ForceFlush(context.Context) error }); ok {
 		p.attempt("flushing the provider", func() error { return provider.ForceFlush(ctx) })
 	}
@@ -602,6 +601,7 @@ func (p *process) close(ctx context.Context) {
 	p.silent.Store(true) // before another Start can register on the same provider
 	mu.Unlock()
 
+	close(p.leaving) // what the flush collected has been passed on
 	p.source.close()
 	if p.registration != nil {
 		p.attempt("unregistering", p.registration.Unregister)
