@@ -14,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"net/url"
+	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
@@ -973,6 +974,18 @@ func cancelled(parent context.Context) (context.Context, func()) {
 	return ctx, cancel
 }
 
+// steady returns the counts when nothing changes them any more: requests of other
+// tests may end after their clients have.
+func steady() observer.RequestCounts {
+	for {
+		before, listed := observer.Requests().Counts(), observer.WorkListed()
+		time.Sleep(100 * time.Millisecond)
+		if after := observer.Requests().Counts(); reflect.DeepEqual(before, after) && listed == observer.WorkListed() {
+			return after
+		}
+	}
+}
+
 // headless panics when it is asked for its header, as net/http's HTTP/2 writer
 // does after its handler has returned.
 type headless struct{ *httptest.ResponseRecorder }
@@ -986,7 +999,7 @@ func (endless) Err() error { panic("asked for the error") }
 
 func TestRequestEndsWhateverTheApplicationsWriterAndContextDo(t *testing.T) {
 	observe(t)
-	before, listed := observer.Requests().Counts().InFlight, observer.WorkListed()
+	before, listed := steady().InFlight, observer.WorkListed()
 	request, leave := endable(http.MethodGet, cancelled)
 	broken := observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write(okBody)
@@ -1004,7 +1017,7 @@ func TestRequestEndsWhateverTheApplicationsWriterAndContextDo(t *testing.T) {
 // by then, but for the departure.
 func TestRequestIsCountedBeforeItsRouteIsAskedFor(t *testing.T) {
 	observe(t)
-	before, listed := observer.Requests().Counts(), observer.WorkListed()
+	before, listed := steady(), observer.WorkListed()
 	asked, release := make(chan struct{}), make(chan struct{})
 	request, leave := endable(http.MethodGet, cancelled)
 	handler := observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -1035,7 +1048,7 @@ func TestRequestIsCountedBeforeItsRouteIsAskedFor(t *testing.T) {
 
 func TestStatusThatNetHTTPForbidsEndsTheRequest(t *testing.T) {
 	observe(t)
-	before := observer.Requests().Counts()
+	before := steady()
 	observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) })).
 		ServeHTTP(new(http1Writer), httptest.NewRequest(http.MethodGet, "/", nil))
 	assert.Equal(t, before, observer.Requests().Counts())
