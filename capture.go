@@ -283,11 +283,22 @@ func (c *capture) prune() error {
 	}
 	slices.SortStableFunc(folders, func(a, b folder) int { return cmp.Compare(a.name, b.name) })
 	for len(folders) > 1 && total > c.budget {
-		failed = append(failed, os.RemoveAll(folders[0].name))
+		failed = append(failed, c.remove(filepath.Base(folders[0].name)))
 		total -= folders[0].size
 		folders = folders[1:]
 	}
 	return errors.Join(failed...)
+}
+
+// remove removes a folder. It gets the name of one that is being written first, so
+// that a process which is killed in the middle leaves none that looks complete.
+func (c *capture) remove(name string) error {
+	partial := filepath.Join(c.directory, partialPrefix+name)
+	err := os.Rename(filepath.Join(c.directory, name), partial)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another process has just removed it
+	}
+	return errors.Join(err, os.RemoveAll(partial))
 }
 
 // isCaptureName tells a folder of ours from one that somebody keeps beside them.

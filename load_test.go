@@ -552,6 +552,9 @@ func TestSamplesOfTheWindowBeforeAreForgotten(t *testing.T) {
 
 func TestWindowWithoutAFinishedCollectionGoesOnWithTheLoadBefore(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.GC() // ends a cycle that is under way, which would finish in the middle of this
+	grown := make([]byte, 8<<20)
+	defer runtime.KeepAlive(grown) // what is on the heap is more than that left alive
 	s := newStubbed(t)
 	collecting := true
 	s.loads.runtime.fetch = func(samples []metrics.Sample) {
