@@ -278,13 +278,6 @@ func (h *floatHistogram) record(ctx context.Context, value float64, options ...m
 	h.to.Record(contextOrBackground(ctx), value, options...)
 }
 
-// recordDuration records a duration that is not negative, in milliseconds.
-func (h *floatHistogram) recordDuration(ctx context.Context, took time.Duration, options ...metric.RecordOption) {
-	if took >= 0 {
-		h.record(ctx, milliseconds(took), options...)
-	}
-}
-
 func (h *floatHistogram) enabled() bool {
 	return h.to != nil && h.to.Enabled(context.Background())
 }

@@ -138,15 +138,18 @@ func TestHistogramsDropWhatWouldPoisonThem(t *testing.T) {
 	for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		made.lag.record(context.Background(), value)
 	}
-	made.admission.recordDuration(context.Background(), -1)
+	var ring recordings
+	ring.duration(context.Background(), &made.admission, -1, nil)
+	ring.flush()
 	made.writeBytes.record(context.Background(), -1)
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &all))
 	assert.Empty(t, all.ScopeMetrics)
 
-	made.lag.record(nil, 0)                                   //nolint:staticcheck // nil is the subject
-	made.admission.recordDuration(nil, 1500*time.Microsecond) //nolint:staticcheck // as above
-	made.writeBytes.record(nil, 0)                            //nolint:staticcheck // as above
+	made.lag.record(nil, 0)                                         //nolint:staticcheck // nil is the subject
+	ring.duration(nil, &made.admission, 1500*time.Microsecond, nil) //nolint:staticcheck // as above
+	ring.flush()
+	made.writeBytes.record(nil, 0) //nolint:staticcheck // as above
 	require.NoError(t, reader.Collect(context.Background(), &all))
 	require.Len(t, all.ScopeMetrics, 1)
 	sums := make(map[string]float64)
@@ -179,7 +182,9 @@ func TestRecordingSurvivesAProviderThatPanics(t *testing.T) {
 func TestZeroHistogramRecordsNothing(t *testing.T) {
 	var float floatHistogram
 	float.record(context.Background(), 1)
-	float.recordDuration(context.Background(), 1)
+	var ring recordings
+	ring.duration(context.Background(), &float, 1, nil)
+	ring.flush()
 	var integer intHistogram
 	integer.record(context.Background(), 1)
 	assert.False(t, float.enabled())

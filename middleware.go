@@ -93,8 +93,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	returned, ended := false, false
 	defer func() {
 		if !ended { // the application's context or writer panicked in the step below
-			inFlightWork.end(listed)
-			counts.served.end()
+			counts.endServed(listed, 0, false)
 		}
 	}()
 	defer func() {

@@ -76,9 +76,17 @@ const (
 
 type workChunk [slotsPerChunk]atomic.Pointer[work]
 
+// chunk returns the i-th of those that the table has.
+func (t *workTable) chunk(i int32) *workChunk {
+	if i == 0 {
+		return &t.first
+	}
+	return t.chunks[i-1].Load()
+}
+
 // begin lists work that began at a time since clockBase, until end: a request, or
-// a rollout where there is no router. Numbers count the work that begins: what begins
-// at the same time on several cores is led to different slots.
+// a rollout where there is no router. Numbers count the work that begins: what
+// begins at the same time on several cores is led to different slots.
 func (t *workTable) begin(began time.Duration, number int64, router *middleware, r *http.Request) *work {
 	w, again := t.ended.Get().(*work)
 	if !again {
@@ -108,13 +116,8 @@ func (t *workTable) add(w *work, number int64) {
 		}
 		for range tries {
 			r = (r ^ r>>32) * 0x9E3779B97F4A7C15 // the golden ratio leads neighbours far apart
-			chunk := &t.first
-			if beyond > 0 {
-				// The low half, scaled to the number of chunks.
-				if i := int32(r & math.MaxUint32 * uint64(beyond+1) >> 32); i > 0 {
-					chunk = t.chunks[i-1].Load()
-				}
-			}
+			// The low half, scaled to the number of chunks.
+			chunk := t.chunk(int32(r & math.MaxUint32 * uint64(beyond+1) >> 32))
 			slot := &chunk[r>>32%slotsPerChunk]
 			if slot.Load() == nil && slot.CompareAndSwap(nil, w) {
 				w.slot = slot
@@ -148,10 +151,7 @@ func (t *workTable) each(f func(w *work, began time.Duration)) {
 	standing := coarse != 0 && now-coarse > coarseEnough // a hold-up that has not ended
 	held := heldUp.Load()
 	for i := range t.count.Load() + 1 {
-		chunk := &t.first
-		if i > 0 {
-			chunk = t.chunks[i-1].Load()
-		}
+		chunk := t.chunk(i)
 		for slot := range chunk {
 			if w := chunk[slot].Load(); w != nil {
 				began := held.corrected(w)

@@ -121,10 +121,7 @@ func TestTableIsBounded(t *testing.T) {
 	assert.Zero(t, lost, "of what came before it was four fifths full") // one in a million, there
 	other := new(work)
 	for i := range table.count.Load() + 1 { // the last free slots
-		chunk := &table.first
-		if i > 0 {
-			chunk = table.chunks[i-1].Load()
-		}
+		chunk := table.chunk(i)
 		for slot := range chunk {
 			chunk[slot].CompareAndSwap(nil, other)
 		}
@@ -133,10 +130,7 @@ func TestTableIsBounded(t *testing.T) {
 	table.add(again, 1)
 	assert.Nil(t, again.slot, "which is somebody else's now")
 	for i := range table.count.Load() + 1 {
-		chunk := &table.first
-		if i > 0 {
-			chunk = table.chunks[i-1].Load()
-		}
+		chunk := table.chunk(i)
 		for slot := range chunk {
 			chunk[slot].CompareAndSwap(other, nil)
 		}

@@ -108,9 +108,9 @@ func (m *RequestMetrics) countStatus(counts *statusCounts, status int) bool {
 // statusList lists the statuses that have been counted, which are few, for those
 // who read the counts.
 type statusList struct {
-	known  [len(statusCounts{})]atomic.Bool // for those who count: apart from the counts, which every core writes
-	mu     sync.Mutex                       // held to add
-	listed atomic.Pointer[[]seenStatus]
+	appendOnly[seenStatus]
+	known [len(statusCounts{})]atomic.Bool // for those who count: apart from the counts, which every core writes
+	mu    sync.Mutex                       // held to add
 }
 
 type seenStatus struct {
@@ -132,15 +132,23 @@ func (l *statusList) addNew(status int) {
 		return
 	}
 	defer l.known[status-minStatus].Store(true)
-	listed := append(l.all(), seenStatus{
+	l.append(seenStatus{
 		status:  status,
 		options: []metric.ObserveOption{attributesOf(attribute.Int(HTTPStatusCodeAttribute, status))},
 	})
+}
+
+// appendOnly is a list that may be read while somebody adds to it, who holds a
+// lock. The zero value is empty.
+type appendOnly[T any] struct{ listed atomic.Pointer[[]T] }
+
+func (l *appendOnly[T]) append(value T) {
+	listed := append(l.all(), value)
 	l.listed.Store(&listed)
 }
 
-// all lists them. The elements that the slice has now never change.
-func (l *statusList) all() []seenStatus {
+// all returns the list. The elements that the slice has now never change.
+func (l *appendOnly[T]) all() []T {
 	if listed := l.listed.Load(); listed != nil {
 		return *listed
 	}
@@ -271,9 +279,9 @@ func (m *RequestMetrics) Counts() RequestCounts {
 
 // routeTable holds a bounded set of routes with their cancellations.
 type routeTable struct {
-	byName sync.Map                       // string to *routeCounts
-	listed atomic.Pointer[[]*routeCounts] // the same in the order in which they were first seen
-	full   atomic.Bool                    // maxRoutes are named: a route that is not known overflows
+	byName                   sync.Map    // string to *routeCounts
+	appendOnly[*routeCounts]             // the same in the order in which they were first seen
+	full                     atomic.Bool // maxRoutes are named: a route that is not known overflows
 
 	mu    sync.Mutex // held to add a route; guards named
 	named int        // the routes that are not sentinels
@@ -327,18 +335,9 @@ func (t *routeTable) add(route string) *routeCounts {
 	})
 	added := counts.(*routeCounts)
 	if !known {
-		listed := append(t.all(), added)
-		t.listed.Store(&listed)
+		t.append(added)
 	}
 	return added
-}
-
-// all lists the routes. The elements that the slice has now never change.
-func (t *routeTable) all() []*routeCounts {
-	if listed := t.listed.Load(); listed != nil {
-		return *listed
-	}
-	return nil
 }
 
 // routeOf returns the path part of a ServeMux pattern, "[METHOD ][HOST]/[PATH]",
