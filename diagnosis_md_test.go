@@ -11,7 +11,7 @@ import (
 
 // The table in DIAGNOSIS.md is what people read in place of rules.go.
 func TestDiagnosisTableHasTheRules(t *testing.T) {
-	text, err := os.ReadFile("DIAGNOSIS.md")
+	text, err := os.ReadFile("docs/DIAGNOSIS.md")
 	require.NoError(t, err)
 	type row struct{ cause, condition string }
 	var documented []row
@@ -31,7 +31,7 @@ func TestDiagnosisTableHasTheRules(t *testing.T) {
 
 // What to do stands in another table, with a row for each verdict.
 func TestDiagnosisExplainsEveryVerdict(t *testing.T) {
-	text, err := os.ReadFile("DIAGNOSIS.md")
+	text, err := os.ReadFile("docs/DIAGNOSIS.md")
 	require.NoError(t, err)
 	for _, cause := range append(causes(), CauseNone, CauseUnknown) {
 		assert.Regexp(t, "(?m)^\\| `"+string(cause)+"` \\| .* \\| .* \\|$", string(text))

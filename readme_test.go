@@ -16,7 +16,7 @@ import (
 	"github.com/gym-observer/observer/internal/catalogue"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of metrics in README.md")
+var update = flag.Bool("update", false, "rewrite what is made: the table of metrics in README.md, the exported names in testdata/api")
 
 const (
 	readme     = "README.md"

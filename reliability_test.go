@@ -14,7 +14,7 @@ import (
 
 // The page promises a test for each fault: none may go and leave the promise.
 func TestReliabilityPageNamesTestsThatExist(t *testing.T) {
-	page, err := os.ReadFile("RELIABILITY.md")
+	page, err := os.ReadFile("docs/RELIABILITY.md")
 	require.NoError(t, err)
 	names := regexp.MustCompile("`([a-z/]*)(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, names)

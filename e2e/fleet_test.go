@@ -157,7 +157,7 @@ func testDashboard(t *testing.T, s stack) {
 // documentedRules returns a file with the rules that FLEET.md recommends.
 func documentedRules(t *testing.T) (file string) {
 	t.Helper()
-	text, err := os.ReadFile("../FLEET.md")
+	text, err := os.ReadFile("../docs/FLEET.md")
 	require.NoError(t, err)
 	block := regexp.MustCompile("(?s)```yaml\n(groups:.*?)```").FindSubmatch(text)
 	require.NotNil(t, block, "a block with rules in FLEET.md")

@@ -222,7 +222,7 @@ var Signals = []Signal{
 	{
 		Name: "gym.slow_time", Kind: Counter, Unit: "s", Fractional: true, Attributes: []string{cause},
 		Description: "Time for which a cause was the verdict.",
-		Advice:      "Its increase over five minutes tells what it was at that time. See DIAGNOSIS.md.",
+		Advice:      "Its increase over five minutes tells what it was at that time. See docs/DIAGNOSIS.md.",
 	},
 	{
 		Name: "gym.server.requests.oldest_age", Kind: Gauge, Unit: "s", Fractional: true,

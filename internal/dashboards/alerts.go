@@ -47,7 +47,7 @@ var alerts = []alert{
   > 0.9`,
 		severity: ticket,
 		summary:  `{{ $labels.job }} on {{ $labels.instance }} has been slow for five minutes because of {{ $labels.nemo_gym_cause }}.`,
-		runbook:  "Look {{ $labels.nemo_gym_cause }} up under What to do in DIAGNOSIS.md.",
+		runbook:  "Look {{ $labels.nemo_gym_cause }} up under What to do in docs/DIAGNOSIS.md.",
 	},
 	{
 		name:   "ObserverGCShare",

@@ -1,0 +1,79 @@
+package observer
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a user can write down stands in testdata/api: a name that goes, or a
+// signature that changes, breaks somebody's build. What is meant is accepted with
+// go test -run TestExportedAPI -update .
+func TestExportedAPI(t *testing.T) {
+	for name, folder := range map[string]string{"observer": ".", "export": "export"} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join("testdata", "api", name+".txt")
+			declared := exportedDeclarations(t, folder)
+			if *update {
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+				require.NoError(t, os.WriteFile(file, []byte(declared), 0o644))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), declared)
+		})
+	}
+}
+
+// exportedDeclarations writes the exported half of a package without comments or
+// bodies, sorted, so that moving a declaration to another file changes nothing.
+func exportedDeclarations(t *testing.T, folder string) string {
+	files := token.NewFileSet()
+	packages, err := parser.ParseDir(files, folder, func(info fs.FileInfo) bool {
+		return !strings.HasSuffix(info.Name(), "_test.go")
+	}, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	var declarations []string
+	for _, pkg := range packages {
+		for _, file := range pkg.Files {
+			ast.FileExports(file)
+			for _, declaration := range file.Decls {
+				for _, one := range separate(declaration) {
+					var text bytes.Buffer
+					require.NoError(t, printer.Fprint(&text, files, one))
+					declarations = append(declarations, text.String())
+				}
+			}
+		}
+	}
+	slices.Sort(declarations)
+	return strings.Join(slices.Compact(declarations), "\n") + "\n"
+}
+
+// separate gives each name of a group a declaration of its own, and a function
+// without its body. An import declares nothing.
+func separate(declaration ast.Decl) (single []ast.Decl) {
+	if function, ok := declaration.(*ast.FuncDecl); ok {
+		function.Body, function.Doc = nil, nil
+		return []ast.Decl{function}
+	}
+	group := declaration.(*ast.GenDecl)
+	if group.Tok == token.IMPORT {
+		return nil
+	}
+	for _, spec := range group.Specs {
+		single = append(single, &ast.GenDecl{Tok: group.Tok, Specs: []ast.Spec{spec}})
+	}
+	return single
+}
