@@ -25,6 +25,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
 var diagnosisOfTest = Diagnosis{Verdict: CauseGC, Summary: "gc: the collector", Window: 10 * time.Second}
@@ -423,7 +425,7 @@ func awaitFirstWindow(o *Observer) {
 	l := &o.handle.process.loads
 	for {
 		l.mu.Lock()
-		begun := !l.began.IsZero()
+		begun := l.series != diagnosis.Series{}
 		l.mu.Unlock()
 		if begun {
 			return
@@ -508,23 +510,23 @@ func TestCaptureIsOffByDefault(t *testing.T) {
 	p := o.handle.process
 	assert.Nil(t, p.capture)
 	for range 2 {
-		p.publish(loaded(map[Cause]float64{CauseLock: 50}))
+		p.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 50}))
 	}
-	p.addToWindow(o.handle.loop, sample{at: time.Now(), lag: time.Hour})
+	p.addToWindow(o.handle.loop, sampleAt(time.Now(), time.Hour))
 	p.capture.begin("nil", Diagnosis{})
 }
 
 func TestWhichVerdictsAreCaptured(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		w      *window
+		w      *diagnosis.Window
 		reason string
 	}{
-		{"a cause", loaded(map[Cause]float64{CauseLock: 50}), "lock"},
-		{"a share", loaded(map[Cause]float64{CauseDescriptors: 1}), "descriptors"},
-		{"unknown", loaded(nil, func(w *window) { w.lagShare = 1 }), "unknown"},
-		{"downstream", loaded(nil, downstream), ""},
-		{"none", quietWindow(), ""},
+		{"a cause", windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 50}), "lock"},
+		{"a share", windowWith(map[diagnosis.Cause]float64{diagnosis.Descriptors: 1}), "descriptors"},
+		{"unknown", &diagnosis.Window{At: time.Now(), Length: time.Second, Processors: 1, CPUs: 1, LagShare: 1}, "unknown"},
+		{"downstream", windowWith(map[diagnosis.Cause]float64{diagnosis.Downstream: 8}), ""},
+		{"none", windowWith(nil), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			directory := t.TempDir()
@@ -538,7 +540,7 @@ func TestWhichVerdictsAreCaptured(t *testing.T) {
 				p.capture.writing.Wait()
 			}
 			for range 3 {
-				p.publish(quietWindow())
+				p.publish(windowWith(nil))
 				p.capture.writing.Wait()
 			}
 			names := entries(t, directory)
@@ -548,12 +550,12 @@ func TestWhichVerdictsAreCaptured(t *testing.T) {
 			}
 			require.Len(t, names, 1, "when it becomes the verdict, and not as long as it is")
 			assert.Contains(t, names[0], "-"+test.reason+"-")
-			var diagnosis struct{ Verdict, Summary string }
+			var written struct{ Verdict, Summary string }
 			text, err := os.ReadFile(filepath.Join(directory, names[0], "diagnosis.json"))
 			require.NoError(t, err)
-			require.NoError(t, json.Unmarshal(text, &diagnosis))
-			assert.Equal(t, test.reason, diagnosis.Verdict)
-			assert.Contains(t, diagnosis.Summary, test.reason+": ")
+			require.NoError(t, json.Unmarshal(text, &written))
+			assert.Equal(t, test.reason, written.Verdict)
+			assert.Contains(t, written.Summary, test.reason+": ")
 		})
 	}
 }
@@ -573,7 +575,7 @@ func TestLagPastTheThresholdIsCaptured(t *testing.T) {
 		directory := t.TempDir()
 		o := startCapturing(t, new(lines), directory, test.options...)
 		p := o.handle.process
-		p.addToWindow(o.handle.loop, sample{at: time.Now(), lag: test.lag})
+		p.addToWindow(o.handle.loop, sampleAt(time.Now(), test.lag))
 		o.Stop()
 		names := entries(t, directory)
 		if !test.captured {

@@ -230,8 +230,10 @@ func (c *collection) load(to point) error {
 	if latest == nil {
 		return nil
 	}
-	for cause, load := range latest.window.load {
-		to.observeFloat(load, slowTime[cause].options...)
+	for cause, load := range latest.Window.Load {
+		if load, measured := load.Get(); measured {
+			to.observeFloat(load, causeOptions[cause]...)
+		}
 	}
 	return nil
 }
@@ -240,9 +242,9 @@ func (c *collection) load(to point) error {
 // increase of a series misses what it began with.
 func (c *collection) slowTime(to point) error {
 	diagnosed := c.process.diagnosed.Load() != nil
-	for _, timer := range slowTime {
-		if nanos := timer.nanos.Load(); nanos > 0 || diagnosed {
-			to.observeFloat(time.Duration(nanos).Seconds(), timer.options...)
+	for cause, options := range causeOptions {
+		if nanos := slowTime[cause].Load(); options != nil && (nanos > 0 || diagnosed) {
+			to.observeFloat(time.Duration(nanos).Seconds(), options...)
 		}
 	}
 	return nil
@@ -253,11 +255,6 @@ func (c *collection) oldestAge(to point, kind string) error {
 		to.observeFloat(age.Seconds())
 	}
 	return nil
-}
-
-// causeOptions returns the attribute set of a cause.
-func causeOptions(cause Cause) []metric.ObserveOption {
-	return []metric.ObserveOption{attributesOf(attribute.String(CauseAttribute, string(cause)))}
 }
 
 // routeOptions returns the attribute set of a cancellation.

@@ -3,11 +3,13 @@ package observer
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
 // Cause is a thing that work can wait for, or a verdict without one.
@@ -70,67 +72,36 @@ func Diagnose() Diagnosis {
 }
 
 // slowTime is how long each cause was the verdict, in nanoseconds.
-var slowTime = func() map[Cause]*slowTimer {
-	timers := make(map[Cause]*slowTimer)
-	for _, cause := range append(causes(), CauseUnknown) {
-		timers[cause] = &slowTimer{options: causeOptions(cause)}
+var slowTime [diagnosis.NumCauses]atomic.Int64
+
+// causeOptions are the attribute set of each cause. None has no series.
+var causeOptions = func() (all [diagnosis.NumCauses][]metric.ObserveOption) {
+	for cause := diagnosis.None + 1; int(cause) < diagnosis.NumCauses; cause++ {
+		all[cause] = []metric.ObserveOption{attributesOf(attribute.String(CauseAttribute, cause.Name()))}
 	}
-	return timers
+	return all
 }()
 
-type slowTimer struct {
-	nanos   atomic.Int64
-	options []metric.ObserveOption
-}
-
-func countSlowTime(verdict Cause, length time.Duration) {
-	if timer := slowTime[verdict]; timer != nil { // none has no timer
-		timer.nanos.Add(int64(length))
-	}
-}
-
-// diagnosed is the outcome of one window.
-type diagnosed struct {
-	window  *window
-	verdict Cause
-	shown   *window // the latest window in which the verdict held, for its sentence
-}
-
-// diagnosis puts the outcome into words.
-func (d *diagnosed) diagnosis(now time.Time, oldest []Work) Diagnosis {
-	w := d.window
+// diagnosisOf puts the outcome of a window into words.
+func diagnosisOf(o *diagnosis.Outcome, now time.Time, oldest []Work) Diagnosis {
+	w := o.Window
 	result := Diagnosis{
-		At:      w.at,
-		Window:  w.length,
-		Verdict: d.verdict,
-		Summary: d.summary(oldest),
-		Oldest:  oldest,
+		At:         w.At,
+		Window:     w.Length,
+		Verdict:    causeOf(o.Verdict),
+		Summary:    o.Sentence(),
+		Unmeasured: causesOf(w.Unmeasured()),
+		Oldest:     oldest,
 	}
-	if age := now.Sub(w.at); age > 2*w.length {
+	if o.Verdict == diagnosis.None && len(oldest) > 0 && oldest[0].Age >= oldAge {
+		result.Summary += fmt.Sprintf("; the oldest work in flight is %s, for %v", oldest[0].describe(), oldest[0].Age.Round(time.Second))
+	}
+	if age := now.Sub(w.At); age > 2*w.Length {
 		result.Summary = fmt.Sprintf("as of %v ago: %s", age.Round(time.Second), result.Summary)
 	}
-	var shares []Finding
-	for _, r := range rules {
-		load, measured := w.load[r.cause]
-		switch finding := (Finding{r.cause, load, r.evidence(w), r.advice}); {
-		case !measured:
-			result.Unmeasured = append(result.Unmeasured, r.cause)
-		case r.share:
-			shares = append(shares, finding)
-		default:
-			result.Findings = append(result.Findings, finding)
-		}
+	for _, f := range w.Findings() {
+		result.Findings = append(result.Findings, Finding{causeOf(f.Cause), f.Load, f.Evidence, f.Cause.Advice()})
 	}
-	slices.SortStableFunc(result.Findings, func(a, b Finding) int {
-		switch {
-		case a.Load > b.Load:
-			return -1
-		case a.Load < b.Load:
-			return 1
-		}
-		return 0
-	})
-	result.Findings = append(result.Findings, shares...)
 	return result
 }
 
@@ -138,24 +109,14 @@ func (d *diagnosed) diagnosis(now time.Time, oldest []Work) Diagnosis {
 // requests are done by then; a rollout of that age is worth a look, too.
 const oldAge = 30 * time.Second
 
-func (d *diagnosed) summary(oldest []Work) string {
-	switch d.verdict {
-	case CauseNone:
-		sentence := "none: nothing waits beyond its normal bounds"
-		if len(oldest) > 0 && oldest[0].Age >= oldAge {
-			sentence += fmt.Sprintf("; the oldest work in flight is %s, for %v", oldest[0].describe(), oldest[0].Age.Round(time.Second))
-		}
-		return sentence
-	case CauseUnknown:
-		return fmt.Sprintf("unknown: goroutines woke up to %v late, and no measured cause says why; a machine that was stopped or suspended looks like this",
-			d.shown.worstLag.Round(time.Millisecond))
+// causeOf is the exported name of a cause.
+func causeOf(c diagnosis.Cause) Cause { return Cause(c.Name()) }
+
+func causesOf(list []diagnosis.Cause) (causes []Cause) {
+	for _, c := range list {
+		causes = append(causes, causeOf(c))
 	}
-	for _, r := range rules {
-		if r.cause == d.verdict {
-			return fmt.Sprintf("%s: %s. %s", r.cause, r.evidence(d.shown), r.advice)
-		}
-	}
-	return string(d.verdict)
+	return causes
 }
 
 func (w Work) describe() string {

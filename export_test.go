@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/kernel"
+	"github.com/gym-observer/observer/internal/number"
 )
 
 // What tests from outside need of the inside.
@@ -39,18 +41,23 @@ func WithoutTotals(t testing.TB) {
 // PublishWindow lets a window with these loads end now, as the sampler does that
 // completes one. Nothing else may sample meanwhile.
 func PublishWindow(length time.Duration, loads map[Cause]float64) {
-	running.Load().publish(&window{
-		at: time.Now(), length: length, load: loads, processors: 2, cpus: 2,
-		worstLag: 1500 * time.Millisecond, outboundWait: length,
-	})
+	w := &diagnosis.Window{
+		At: time.Now(), Length: length, Processors: 2, CPUs: 2,
+		WorstLag: 1500 * time.Millisecond, OutboundWait: length,
+	}
+	for cause := range diagnosis.All() {
+		load, measured := loads[causeOf(cause)]
+		w.Load[cause] = number.If(measured, load)
+	}
+	running.Load().publish(w)
 }
 
 // PublishLag does the same with a window in which goroutines woke late, half of
 // the time and once by worst, and nothing else was measured.
 func PublishLag(length, worst time.Duration) {
-	running.Load().publish(&window{
-		at: time.Now(), length: length, processors: 2, cpus: 2,
-		worstLag: worst, lagShare: 0.5,
+	running.Load().publish(&diagnosis.Window{
+		At: time.Now(), Length: length, Processors: 2, CPUs: 2,
+		WorstLag: worst, LagShare: 0.5,
 	})
 }
 

@@ -50,6 +50,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
 const (
@@ -346,8 +348,8 @@ type process struct {
 	allocated sinceCollection
 
 	loads     loads
-	verdict   hysteresis // belongs to whoever samples for the process
-	diagnosed atomic.Pointer[diagnosed]
+	judge     diagnosis.Judge // belongs to whoever samples for the process
+	diagnosed atomic.Pointer[diagnosis.Outcome]
 	history   *history // what the page shows
 	capture   *capture // nil where there is none
 
@@ -512,7 +514,7 @@ func (p *process) beginWindow(l *loop) {
 	defer p.failures.survive("diagnosis")
 	if l.first {
 		p.diagnosed.Store(nil)
-		p.verdict = hysteresis{}
+		p.judge = diagnosis.Judge{}
 		p.loads.begin(l.now())
 		p.history.begin(l.now())
 	}
@@ -520,50 +522,38 @@ func (p *process) beginWindow(l *loop) {
 
 // addToWindow gives the diagnosis one sample, and publishes what a window that
 // it completes comes to.
-func (p *process) addToWindow(l *loop, s sample) {
+func (p *process) addToWindow(l *loop, s *diagnosis.Sample) {
 	if !p.isOldest(l) {
 		return
 	}
 	if l.settings.SampleInterval <= coarseEnough {
-		advanceCoarseClock(s.at.Sub(clockBase))
+		advanceCoarseClock(s.At.Sub(clockBase))
 	}
 	p.history.add(s, l.settings.SampleInterval)
 	if w := p.loads.add(s); w != nil {
 		p.publish(w)
 	}
-	if p.capture != nil && s.lag > p.capture.lag {
+	if p.capture != nil && s.Lag > p.capture.lag {
 		p.capture.begin("lag", p.current())
 	}
 }
 
 // publish takes the verdict of a window, counts its time, and says when it
 // changed.
-func (p *process) publish(w *window) {
-	held := holding(w)
-	changed := p.verdict.next(held)
-	if w.worstLag >= p.loads.every { // a stall as long as a window holds one open, and needs no second
-		changed = p.verdict.next(held) || changed
-	}
-	verdict := p.verdict.verdict
-	shown := w
-	if before := p.diagnosed.Load(); before != nil && before.verdict == verdict && !slices.Contains(held, verdict) {
-		shown = before.shown
-	}
-	p.diagnosed.Store(&diagnosed{window: w, verdict: verdict, shown: shown})
-	countSlowTime(verdict, w.length)
+func (p *process) publish(w *diagnosis.Window) {
+	outcome := p.judge.Next(w, p.loads.every)
+	verdict := outcome.Verdict
+	p.diagnosed.Store(outcome)
+	slowTime[verdict].Add(int64(w.Length))
 	p.history.addWindow(w, verdict)
-	if !changed {
+	if !outcome.Changed {
 		return
 	}
-	level := slog.LevelWarn
-	if verdict == CauseNone || verdict == CauseDownstream {
-		level = slog.LevelInfo
-	}
 	current := p.current()
-	log(p.failures.logger, level, "observer: verdict changed",
-		slog.String("verdict", string(verdict)), slog.String("summary", current.Summary))
-	if level == slog.LevelWarn {
-		p.capture.begin(string(verdict), current)
+	log(p.failures.logger, verdict.Level(), "observer: verdict changed",
+		slog.String("verdict", verdict.Name()), slog.String("summary", current.Summary))
+	if verdict.Captures() {
+		p.capture.begin(verdict.Name(), current)
 	}
 }
 
@@ -571,7 +561,7 @@ func (p *process) publish(w *window) {
 func (p *process) current() Diagnosis {
 	latest := p.diagnosed.Load()
 	if latest != nil {
-		return latest.diagnosis(time.Now(), inFlightWork.oldest(maxOldest))
+		return diagnosisOf(latest, time.Now(), inFlightWork.oldest(maxOldest))
 	}
 	if len(*p.loops.Load()) == 0 {
 		return Diagnosis{Summary: "nothing samples this process: the diagnosis needs an observer.Start"}

@@ -474,7 +474,7 @@ func TestSampleThatOutlivesItsStopLeavesTheClockAlone(t *testing.T) {
 		WithSampleInterval(time.Second))
 	require.NoError(t, o.Err())
 	o.Stop()
-	o.handle.process.addToWindow(o.handle.loop, sample{at: time.Now()})
+	o.handle.process.addToWindow(o.handle.loop, sampleAt(time.Now(), 0))
 	assert.Zero(t, coarseClock.nanos.Load())
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/catalogue"
+	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 )
 
@@ -102,8 +104,8 @@ func pageText() page.Text {
 		text.Captions[name] = s.Description + " " + s.Advice
 	}
 	text.Captions["descriptors"] = signalOf(ProcessUnixFDsInstrument).Description + " " + signalOf(ProcessOpenFDsInstrument).Advice
-	for _, r := range rules {
-		text.Causes = append(text.Causes, page.Cause{Name: string(r.cause), Condition: r.condition, Share: r.share})
+	for cause := range diagnosis.All() {
+		text.Causes = append(text.Causes, page.Cause{Name: cause.Name(), Condition: cause.Condition(), Share: cause.IsShare()})
 	}
 	return text
 }
@@ -165,24 +167,24 @@ func (h *history) begin(now time.Time) {
 
 // add takes one sample. The first one that lies a second after the last second's
 // end closes the next.
-func (h *history) add(s sample, interval time.Duration) {
+func (h *history) add(s *diagnosis.Sample, interval time.Duration) {
 	if h == nil || !h.mu.TryLock() {
 		return
 	}
 	defer h.mu.Unlock()
 	second := &h.second
 	second.Samples++
-	second.Lag[lagBucket(s.lag)]++
-	second.LongestLag = max(second.LongestLag, s.lag)
-	second.Gap = second.Gap || s.at.Sub(h.last) > holdUp+2*interval
-	h.last = s.at
-	h.sums.inFlight += requestTotals.servedNow()
-	h.sums.outbound += requestTotals.outbound.now()
-	h.sums.resident += driverTotals.resident.now()
-	h.sums.active += driverTotals.active.Load()
-	h.sums.waiting += driverTotals.waiting.now()
-	if s.at.Sub(h.began) >= time.Second {
-		h.close(s.at)
+	second.Lag[lagBucket(s.Lag)]++
+	second.LongestLag = max(second.LongestLag, s.Lag)
+	second.Gap = second.Gap || s.At.Sub(h.last) > holdUp+2*interval
+	h.last = s.At
+	h.sums.inFlight += s.Requests
+	h.sums.outbound += s.Outbound
+	h.sums.resident += s.Resident
+	h.sums.active += s.Active
+	h.sums.waiting += s.Waiting
+	if s.At.Sub(h.began) >= time.Second {
+		h.close(s.At)
 	}
 }
 
@@ -259,7 +261,7 @@ func lagBucket(lag time.Duration) int {
 }
 
 // addWindow adds a window with its verdict, and what the process holds at its end.
-func (h *history) addWindow(w *window, verdict Cause) {
+func (h *history) addWindow(w *diagnosis.Window, verdict diagnosis.Cause) {
 	if h == nil || !h.mu.TryLock() {
 		return
 	}
@@ -268,32 +270,30 @@ func (h *history) addWindow(w *window, verdict Cause) {
 	memory, memoryErr := h.process.residentMemory()
 	threads, threadsErr := h.process.threads()
 	row := page.Window{
-		At:          page.InstantOf(w.at),
-		Length:      w.length,
-		Verdict:     page.NameOf(string(verdict)),
-		Processors:  page.Number(w.processors),
-		CPUs:        page.Number(w.cpus),
-		CPU:         maybe{w.cpu, w.cpuKnown}.number(),
-		Memory:      maybe{float64(memory), memoryErr == nil}.number(),
-		Threads:     maybe{float64(threads), threadsErr == nil}.number(),
+		At:          page.InstantOf(w.At),
+		Length:      w.Length,
+		Verdict:     page.NameOf(verdict.Name()),
+		Processors:  page.Number(w.Processors),
+		CPUs:        page.Number(w.CPUs),
+		CPU:         shownNumber(w.CPU),
+		Memory:      shownNumber(number.If(memoryErr == nil, float64(memory))),
+		Threads:     shownNumber(number.If(threadsErr == nil, float64(threads))),
 		Descriptors: page.Unmeasured,
 	}
-	if _, measured := w.load[CauseDescriptors]; measured {
-		row.Descriptors = page.Number(w.descriptors)
+	if w.Load[diagnosis.Descriptors].IsKnown() {
+		row.Descriptors = shownNumber(w.Descriptors)
 	}
-	for i, r := range rules {
-		load, measured := w.load[r.cause]
-		row.Load[i] = maybe{load, measured}.number()
+	i := 0
+	for cause := range diagnosis.All() {
+		row.Load[i] = shownNumber(w.Load[cause])
+		i++
 	}
 	h.AddWindow(&row)
 }
 
-// number is what the page shows of a reading.
-func (m maybe) number() page.Number {
-	if !m.known || math.IsNaN(m.value) {
-		return page.Unmeasured
-	}
-	return page.Number(m.value)
+// shownNumber is what the page shows of a reading.
+func shownNumber(n number.Number) page.Number {
+	return page.Number(n.Or(math.NaN()))
 }
 
 // signalOf returns the row of the catalogue with a name.

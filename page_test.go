@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -16,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 )
 
@@ -36,7 +39,7 @@ func sampled(h *history, samples ...time.Duration) []page.Second {
 	now := time.Now()
 	h.begin(now)
 	for _, after := range samples {
-		h.add(sample{at: now.Add(after)}, 100*time.Millisecond)
+		h.add(sampleAt(now.Add(after), 0), 100*time.Millisecond)
 	}
 	return h.Seconds(now.Add(time.Minute))
 }
@@ -55,7 +58,7 @@ func TestHistoryIsUnderOneMebibyteInAll(t *testing.T) {
 
 func TestHistoryHasRoomForWhatIsMeasured(t *testing.T) {
 	assert.Equal(t, page.LagBuckets, len(lagEdges)+1)
-	assert.LessOrEqual(t, len(rules), page.MaxCauses)
+	assert.LessOrEqual(t, len(slices.Collect(diagnosis.All())), page.MaxCauses)
 }
 
 func TestEveryPictureHasACaption(t *testing.T) {
@@ -86,7 +89,7 @@ func TestAHeldUpSamplerLeavesAGap(t *testing.T) {
 func TestASlowSamplerHasNoGaps(t *testing.T) {
 	h, now := newHistory(), time.Now()
 	h.begin(now)
-	h.add(sample{at: now.Add(30 * time.Second)}, 27*time.Second)
+	h.add(sampleAt(now.Add(30*time.Second), 0), 27*time.Second)
 	all := h.Seconds(now.Add(time.Minute))
 	require.Equal(t, 1, len(all))
 	assert.False(t, all[0].Gap)
@@ -142,11 +145,11 @@ func TestHistoryAddsUpToTheCounters(t *testing.T) {
 		Driver().Offer(2)
 		require.NoError(t, admission.Do(context.Background(), func(context.Context) error {
 			i.recordings.passOnAll()
-			i.history.add(sample{at: now.Add(time.Duration(n)*time.Second + 500*time.Millisecond)}, time.Second)
+			i.history.add(sampleAt(now.Add(time.Duration(n)*time.Second+500*time.Millisecond), 0), time.Second)
 			return nil
 		}))
 		i.recordings.passOnAll()
-		i.history.add(sample{at: now.Add(time.Duration(n+1) * time.Second)}, time.Second)
+		i.history.add(sampleAt(now.Add(time.Duration(n+1)*time.Second), 0), time.Second)
 	}
 	all := i.history.Seconds(now.Add(time.Minute))
 	require.Equal(t, 5, len(all))
@@ -172,8 +175,8 @@ func TestHistoryCountsPauses(t *testing.T) {
 	h.begin(now)
 	h.pause(0.002)
 	h.pause(0.003)
-	h.add(sample{at: now.Add(time.Second)}, time.Second)
-	h.add(sample{at: now.Add(2 * time.Second)}, time.Second)
+	h.add(sampleAt(now.Add(time.Second), 0), time.Second)
+	h.add(sampleAt(now.Add(2*time.Second), 0), time.Second)
 	all := h.Seconds(now.Add(time.Minute))
 	require.Equal(t, 2, len(all))
 	assert.Equal(t, []int64{2, 0}, []int64{all[0].Pauses, all[1].Pauses})
@@ -190,7 +193,7 @@ func TestHistoryAfterARestartHasNothingOfBefore(t *testing.T) {
 
 	requestTotals.CountResponse(http.StatusOK)
 	second := manually(t)
-	second.history.add(sample{at: time.Now().Add(2 * time.Second)}, time.Second)
+	second.history.add(sampleAt(time.Now().Add(2*time.Second), 0), time.Second)
 	all := second.history.Seconds(time.Now().Add(time.Minute))
 	require.Equal(t, 1, len(all))
 	assert.Equal(t, [page.ResponseClasses]int64{}, all[0].Responses)
@@ -198,24 +201,24 @@ func TestHistoryAfterARestartHasNothingOfBefore(t *testing.T) {
 
 func TestWindowOfTheHistoryIsThatOfTheDiagnosis(t *testing.T) {
 	i := manually(t)
-	w := &window{at: time.Now(), length: 10 * time.Second, processors: 2, cpus: 1.5, cpu: 0.5, cpuKnown: true, descriptors: 12,
-		load: map[Cause]float64{CauseGC: 0.75, CauseDescriptors: 0.1}}
+	w := &diagnosis.Window{At: time.Now(), Length: 10 * time.Second, Processors: 2, CPUs: 1.5, CPU: number.Known(0.5), Descriptors: number.Known(12)}
+	w.Load[diagnosis.GC], w.Load[diagnosis.Descriptors] = number.Known(0.75), number.Known(0.1)
 	i.publish(w)
 	all := i.history.Windows(time.Now())
 	require.Equal(t, 1, len(all))
 	got := all[0]
-	assert.True(t, w.at.Equal(got.At.Time()))
+	assert.True(t, w.At.Equal(got.At.Time()))
 	assert.Equal(t, 10*time.Second, got.Length)
 	assert.Equal(t, "none", got.Verdict.String())
 	assert.Equal(t, page.Number(2), got.Processors)
 	assert.Equal(t, page.Number(1.5), got.CPUs)
 	assert.Equal(t, page.Number(0.5), got.CPU)
 	assert.Equal(t, page.Number(12), got.Descriptors)
-	for n, r := range rules {
-		if load, measured := w.load[r.cause]; measured {
-			assert.Equal(t, page.Number(load), got.Load[n], r.cause)
+	for n, cause := range slices.Collect(diagnosis.All()) {
+		if load, measured := w.Load[cause].Get(); measured {
+			assert.Equal(t, page.Number(load), got.Load[n], cause)
 		} else {
-			assert.NotEqual(t, got.Load[n], got.Load[n], "%s is not a number", r.cause)
+			assert.NotEqual(t, got.Load[n], got.Load[n], "%s is not a number", cause)
 		}
 	}
 	assert.Positive(t, float64(got.Memory))
@@ -234,7 +237,7 @@ func (unreadable) openDescriptors() (int64, error)            { return 0, os.Err
 func TestAPanicOfASourceDoesNotReachTheVerdict(t *testing.T) {
 	i := manually(t)
 	i.history.process = unreadable{}
-	i.publish(&window{at: time.Now(), length: time.Second})
+	i.publish(&diagnosis.Window{At: time.Now(), Length: time.Second})
 	assert.Equal(t, CauseNone, Diagnose().Verdict)
 	assert.Equal(t, 1, len(i.logged("no threads")))
 }
@@ -242,9 +245,9 @@ func TestAPanicOfASourceDoesNotReachTheVerdict(t *testing.T) {
 func TestNilHistoryKeepsNothing(t *testing.T) {
 	var h *history
 	h.begin(time.Now())
-	h.add(sample{}, time.Second)
+	h.add(new(diagnosis.Sample), time.Second)
 	h.pause(1)
-	h.addWindow(&window{}, CauseNone)
+	h.addWindow(new(diagnosis.Window), diagnosis.None)
 }
 
 func TestHandlerWhileNothingObserves(t *testing.T) {
@@ -268,15 +271,15 @@ func TestHandlerShowsTheDiagnosis(t *testing.T) {
 	end := Requests().Begin()
 	defer end()
 	for range 2 {
-		i.publish(&window{at: time.Now(), length: 10 * time.Second, processors: 2, cpus: 2, load: map[Cause]float64{CauseLock: 9}})
+		i.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 9}))
 	}
 	i.capture.writing.Wait()
 	document := shown(t)
 	encoded, err := json.Marshal(Diagnose())
 	require.NoError(t, err)
-	var diagnosis map[string]any
-	require.NoError(t, json.Unmarshal(encoded, &diagnosis))
-	for name, value := range diagnosis {
+	var diagnosed map[string]any
+	require.NoError(t, json.Unmarshal(encoded, &diagnosed))
+	for name, value := range diagnosed {
 		assert.Equal(t, value, document[name], name)
 	}
 	assert.Equal(t, "lock", document["verdict"])
@@ -285,7 +288,7 @@ func TestHandlerShowsTheDiagnosis(t *testing.T) {
 	assert.Equal(t, 9.0, history["windows"].([]any)[0].(map[string]any)["load"].(map[string]any)["lock"])
 	captures := document["captures"].([]any)
 	assert.Equal(t, "20261129T140000.000000Z-gc-1", captures[len(captures)-1].(map[string]any)["name"])
-	assert.Equal(t, len(rules), len(document["causes"].([]any)))
+	assert.Equal(t, len(slices.Collect(diagnosis.All())), len(document["causes"].([]any)))
 }
 
 func TestStreamOfThePageEndsWithTheObserver(t *testing.T) {

@@ -112,8 +112,8 @@ func (l *loop) sample(due time.Time) {
 
 	if instruments := l.process.instruments.Load(); instruments != nil {
 		l.process.recordings.duration(context.Background(), &instruments.lag, lag, &l.recordOptions)
-		if queues.runnable.known {
-			l.process.recordings.count(context.Background(), &instruments.runQueue, int64(queues.runnable.value), &l.recordOptions)
+		if runnable, ok := queues.runnable.Get(); ok {
+			l.process.recordings.count(context.Background(), &instruments.runQueue, int64(runnable), &l.recordOptions)
 		} else {
 			l.process.failures.report(EventLoopRunQueueInstrument, unknownMetric(runnableMetric))
 		}
@@ -125,7 +125,8 @@ func (l *loop) sample(due time.Time) {
 	}
 	l.countTasks()
 	l.process.tick(l)
-	l.process.addToWindow(l, sample{now, lag, queues})
+	sample := takeSample(now, lag, queues)
+	l.process.addToWindow(l, &sample)
 }
 
 // sampleLast takes the sample of Stop. It has no lag: nothing was due.

@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/gym-observer/observer/internal/number"
 )
 
 // manual is a running observer seen from inside. Its one loop has no goroutine:
@@ -218,8 +220,8 @@ func TestH32AMissingQueueMetricIsLeftOutAlone(t *testing.T) {
 }
 
 func TestYieldsIfSomebodyMayWait(t *testing.T) {
-	assert.False(t, queues{runnable: maybe{0, true}}.mayWait())
-	assert.True(t, queues{runnable: maybe{1, true}}.mayWait())
+	assert.False(t, queues{runnable: number.Known(0)}.mayWait())
+	assert.True(t, queues{runnable: number.Known(1)}.mayWait())
 	assert.True(t, queues{}.mayWait(), "a Go that does not tell")
 }
 

@@ -1,0 +1,95 @@
+package diagnosis
+
+import (
+	"time"
+
+	"github.com/gym-observer/observer/internal/number"
+)
+
+// Sample is what the process looked like at one tick. Whoever samples reads it
+// once and hands it to all who want it.
+type Sample struct {
+	At  time.Time
+	Lag time.Duration // how late the sampler woke up
+
+	Runnable number.Number // goroutines ready but not running
+	NotInGo  number.Number // goroutines in system calls or C code
+
+	// In flight at this moment.
+	Requests int64 // served
+	Outbound int64 // waiting for their response headers
+	Resident int64 // rollouts
+	Active   int64 // rollouts that were admitted
+	Waiting  int64 // rollouts that wait for the limit
+	Writing  int64 // output writes
+
+	Driving bool // the process drives rollouts: without it their numbers mean nothing
+
+	// Totals of the process's life; what a second saw is their growth.
+	Responses  [ResponseClasses]int64 // by class: 1xx to 5xx, then the rest
+	Offered    int64                  // rollouts
+	Admissions int64                  // rollouts whose wait was recorded
+	Waited     time.Duration          // of these, in all
+
+	Pauses Pauses // since the sample before
+}
+
+// ResponseClasses are 1xx to 5xx, and what is outside of them.
+const ResponseClasses = 6
+
+// Pauses are those of the collector, in one tick.
+type Pauses struct {
+	Count        int64
+	Sum, Longest time.Duration
+}
+
+// Add counts one more pause.
+func (p *Pauses) Add(length time.Duration) {
+	p.Count++
+	p.Sum += length
+	p.Longest = max(p.Longest, length)
+}
+
+// Reading is what everything stood at, at one moment: totals of the process's
+// life, and levels. What could not be read is not known, and leaves its cause
+// unmeasured.
+type Reading struct {
+	Processors float64 // GOMAXPROCS, at least 1
+	CPUs       float64 // the smaller of that and what the process may use
+
+	// Totals, in seconds.
+	CPU       number.Number // user and system time of the process
+	RunDelay  number.Number // threads ready without a processor, summed
+	Throttled number.Number // the quota stopped the process
+	Collector number.Number // CPU of the collector, without idle marking
+	Stopped   number.Number // pauses that are not the collector's
+	Locked    number.Number // mutex waits that ended
+
+	ThrottledPeriods int64
+	// ThrottlingFailed says that Throttled could not be read although there may be
+	// a quota: then nobody knows what of the run delay is the quota's.
+	ThrottlingFailed bool
+
+	// Totals, in ticks of all processors.
+	Steal   number.Number // taken by the hypervisor
+	Machine number.Number // all
+
+	Collections int64   // that have finished
+	LimitedAt   int64   // the collection at which the collector's CPU limiter was last on
+	HeapLive    float64 // bytes that the last collection left alive
+	HeapGoal    float64 // bytes
+	HeapObjects float64 // bytes on the heap now
+
+	OutboundEnded int64         // outbound requests that have their response headers
+	Written       time.Duration // the parts of recorded output writes that lie in the window
+
+	Descriptors, DescriptorLimit number.Number
+	Memory                       MemoryUse
+}
+
+// mayBeCollecting reports whether a collection may be under way. The runtime does
+// not tell. But by itself it begins none before the heap has grown by seven tenths
+// of the way from what is live to the goal (minTriggerRatioNum in its pacer).
+func (r *Reading) mayBeCollecting() bool {
+	return r.HeapObjects >= r.HeapLive+0.7*(r.HeapGoal-r.HeapLive)
+}

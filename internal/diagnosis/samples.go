@@ -1,0 +1,68 @@
+package diagnosis
+
+import (
+	"time"
+
+	"github.com/gym-observer/observer/internal/number"
+)
+
+// Samples add up the samples of one window.
+type Samples struct {
+	count                              float64
+	runnable, notInGo                  mean
+	queue                              queueLengths
+	waiting, outbound, writing, active int64
+	lagExcess, worstLag                time.Duration
+}
+
+// Add counts one sample. It allocates nothing.
+func (s *Samples) Add(sample *Sample) {
+	s.count++
+	s.runnable.add(sample.Runnable)
+	s.notInGo.add(sample.NotInGo)
+	if runnable, ok := sample.Runnable.Get(); ok {
+		s.queue.add(runnable)
+	}
+	s.waiting += sample.Waiting
+	s.writing += sample.Writing
+	s.active += sample.Active
+	s.outbound += sample.Outbound
+	s.lagExcess += max(0, sample.Lag-lagAllowance)
+	s.worstLag = max(s.worstLag, sample.Lag)
+}
+
+// mean of a count at each sample.
+func (s *Samples) mean(sum int64) number.Number { return number.Mean(float64(sum), s.count) }
+
+// mean is that of the samples which knew the number: others do not dilute it.
+type mean struct{ sum, known float64 }
+
+func (m *mean) add(n number.Number) {
+	if v, ok := n.Get(); ok {
+		m.sum += v
+		m.known++
+	}
+}
+
+func (m *mean) number() number.Number { return number.Mean(m.sum, m.known) }
+
+// queueLengths counts run queues by their length, for the median. Samples at
+// the wrong moment make the mean a poor witness: the median is robust to them.
+type queueLengths struct {
+	counts [4097]uint32 // the last one is for all that are longer
+}
+
+func (q *queueLengths) add(length float64) {
+	q.counts[int(min(max(length, 0), float64(len(q.counts)-1)))]++
+}
+
+func (q *queueLengths) median(samples float64) float64 {
+	below := 0.0
+	for length, count := range q.counts {
+		below += float64(count)
+		if below > 0 && below >= samples/2 {
+			return float64(length)
+		}
+	}
+	return 0
+}
