@@ -43,8 +43,8 @@ var alerts = []alert{
 	{
 		name:   "ObserverSlow",
 		reason: "One cause had the verdict for nine tenths of five minutes; the tenth is for scrapes that do not meet the ends of the range. Waiting for another server is how many programs live, so downstream is left out.",
-		expr: `sum by (job, instance, nemo_gym_cause) (rate(<gym.slow_time>{nemo_gym_cause!="downstream"}[5m]))
-  > 0.9`,
+		expr: expression(`sum by (job, instance, nemo_gym_cause) (rate(<gym.slow_time>{nemo_gym_cause!~"` + information + `"}[5m]))
+  > 0.9`),
 		severity: ticket,
 		summary:  `{{ $labels.job }} on {{ $labels.instance }} has been slow for five minutes because of {{ $labels.nemo_gym_cause }}.`,
 		runbook:  "Look {{ $labels.nemo_gym_cause }} up under What to do in docs/DIAGNOSIS.md.",

@@ -61,7 +61,7 @@ var rows = []row{
 				"Descriptors and memory are shares, and have a panel of their own.",
 			drawn: stack, unit: "none", width: 24,
 			queries: []query{
-				{"{{nemo_gym_cause}}", `sum by (nemo_gym_cause) (<gym.load>{nemo_gym_cause!~"descriptors|memory"})`},
+				{"{{nemo_gym_cause}}", expression(`sum by (nemo_gym_cause) (<gym.load>{nemo_gym_cause!~"` + shares + `"})`)},
 				{processors, `sum(go_processor_limit{` + selection + `} or on (job, instance) go_sched_gomaxprocs_threads{` + selection + `})`},
 			},
 		},
@@ -117,7 +117,7 @@ var rows = []row{
 		{
 			title: "Hard limits", note: "The share of RLIMIT_NOFILE that is in use, and of GOMEMLIMIT or the container's memory: at 1, calls fail or the process is killed.",
 			drawn: lines, unit: "percentunit", width: 8,
-			queries: []query{{"{{nemo_gym_cause}}, " + named, `max by (job, instance, nemo_gym_cause) (<gym.load>{nemo_gym_cause=~"descriptors|memory"})`}},
+			queries: []query{{"{{nemo_gym_cause}}, " + named, expression(`max by (job, instance, nemo_gym_cause) (<gym.load>{nemo_gym_cause=~"` + shares + `"})`)}},
 		},
 		{title: "Threads", drawn: lines, unit: "none", width: 12, queries: levels("process.thread.count")},
 		{title: "Descriptors", drawn: lines, unit: "none", width: 12, queries: levels("process.unix.file_descriptor.count")},
