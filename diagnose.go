@@ -3,6 +3,9 @@ package observer
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +33,7 @@ const (
 	CauseDownstream    Cause = "downstream"     // outbound requests
 	CauseAdmission     Cause = "admission"      // the limit of a MeteredAdmission
 	CauseBlockedThread Cause = "blocked_thread" // system calls or C code
+	CauseWait          Cause = "wait"           // requests in flight wait for something in this process that no other cause covers
 	CauseDescriptors   Cause = "descriptors"    // RLIMIT_NOFILE is nearly used up
 	CauseMemory        Cause = "memory"         // GOMEMLIMIT or the cgroup's limit is nearly used up
 )
@@ -43,6 +47,9 @@ type Diagnosis struct {
 	Findings   []Finding     // loads first, by falling load; then the shares
 	Unmeasured []Cause       // what this platform, or this window, cannot measure
 	Oldest     []Work        // the oldest requests and rollouts in flight, at most 10
+	Also       []Cause       // causes whose rule held, too, in the order of the rules: victims, or a second cause
+	Sites      []Site        // where the verdict's cause is in the code, the largest share first, at most 5; empty where it cannot be told
+	Peers      []Peer        // the servers that outbound requests waited for, the most waited for first, at most 8 and "others"
 }
 
 // Finding is what one cause did in the window.
@@ -58,6 +65,25 @@ type Work struct {
 	Kind string        // "request" or "rollout"
 	Name string        // the route of a request, where it is known; never its path
 	Age  time.Duration // of a request to within a second; one that began while the process was stopped or starved counts from the end of that
+}
+
+// Site is one place in the code.
+type Site struct {
+	Kind     string  `json:"kind"`     // what is counted: "wait", "hold", "alloc", "cpu", "heap"
+	Function string  `json:"function"` // the application's function, as runtime.Frame has it
+	Location string  `json:"location"` // "store/cache.go:42": the file below its module, never a path of the build machine
+	In       string  `json:"in"`       // the library function that waits or works: "database/sql.(*DB).conn"; empty where it is the application's own
+	Caller   string  `json:"caller"`   // one application frame further out, as Location; empty where there is none
+	Load     float64 `json:"load"`     // mean units at this site, in the unit of the cause
+	Share    float64 `json:"share"`    // of what was looked at, 0 to 1
+}
+
+// Peer is another server, as the outbound requests of the window found it.
+type Peer struct {
+	Host     string        // host and port, or what WithPeer calls it; "others" for the rest together
+	Waiting  float64       // mean outbound requests that waited for it
+	Wait     time.Duration // mean wait of one
+	InFlight int           // outbound requests to it in flight at the end of the window
 }
 
 // Diagnose returns what slows this process down, over the last complete window.
@@ -127,32 +153,155 @@ func (w Work) describe() string {
 }
 
 // MarshalJSON writes the fields in snake_case, durations as seconds and times
-// as RFC 3339.
+// as RFC 3339. A list without entries is [], never null.
 func (d Diagnosis) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		At            time.Time `json:"at"`
-		WindowSeconds float64   `json:"window_seconds"`
-		Verdict       Cause     `json:"verdict"`
-		Summary       string    `json:"summary"`
-		Findings      []Finding `json:"findings"`
-		Unmeasured    []Cause   `json:"unmeasured"`
-		Oldest        []Work    `json:"oldest"`
-	}{d.At, d.Window.Seconds(), d.Verdict, d.Summary, notNull(d.Findings), notNull(d.Unmeasured), notNull(d.Oldest)})
+	return json.Marshal(diagnosisJSON{
+		At:         d.At,
+		Window:     secondsJSON(d.Window),
+		Verdict:    d.Verdict,
+		Summary:    d.Summary,
+		Findings:   notNull(d.Findings),
+		Unmeasured: notNull(d.Unmeasured),
+		Oldest:     notNull(d.Oldest),
+		Also:       notNull(d.Also),
+		Sites:      notNull(d.Sites),
+		Peers:      notNull(d.Peers),
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and what [Handler] does: the
+// Diagnosis is the same again, durations to the nanosecond. A list without
+// entries becomes nil, as Diagnose has it. Names that it does not know are left
+// out; what is missing is zero. After an error d is as it was.
+func (d *Diagnosis) UnmarshalJSON(text []byte) error {
+	var read diagnosisJSON
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*d = Diagnosis{
+		At:         read.At,
+		Window:     time.Duration(read.Window),
+		Verdict:    read.Verdict,
+		Summary:    read.Summary,
+		Findings:   notEmpty(read.Findings),
+		Unmeasured: notEmpty(read.Unmeasured),
+		Oldest:     notEmpty(read.Oldest),
+		Also:       notEmpty(read.Also),
+		Sites:      notEmpty(read.Sites),
+		Peers:      notEmpty(read.Peers),
+	}
+	return nil
+}
+
+type diagnosisJSON struct {
+	At         time.Time   `json:"at"`
+	Window     secondsJSON `json:"window_seconds"`
+	Verdict    Cause       `json:"verdict"`
+	Summary    string      `json:"summary"`
+	Findings   []Finding   `json:"findings"`
+	Unmeasured []Cause     `json:"unmeasured"`
+	Oldest     []Work      `json:"oldest"`
+	Also       []Cause     `json:"also"`
+	Sites      []Site      `json:"sites"`
+	Peers      []Peer      `json:"peers"`
 }
 
 // MarshalJSON writes the fields as those of [Diagnosis].
 func (w Work) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Kind       string  `json:"kind"`
-		Name       string  `json:"name"`
-		AgeSeconds float64 `json:"age_seconds"`
-	}{w.Kind, w.Name, w.Age.Seconds()})
+	return json.Marshal(workJSON{w.Kind, w.Name, secondsJSON(w.Age)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (w *Work) UnmarshalJSON(text []byte) error {
+	var read workJSON
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*w = Work{read.Kind, read.Name, time.Duration(read.Age)}
+	return nil
+}
+
+type workJSON struct {
+	Kind string      `json:"kind"`
+	Name string      `json:"name"`
+	Age  secondsJSON `json:"age_seconds"`
+}
+
+// MarshalJSON writes the fields as those of [Diagnosis].
+func (p Peer) MarshalJSON() ([]byte, error) {
+	return json.Marshal(peerJSON{p.Host, p.Waiting, secondsJSON(p.Wait), p.InFlight})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (p *Peer) UnmarshalJSON(text []byte) error {
+	var read peerJSON
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*p = Peer{read.Host, read.Waiting, time.Duration(read.Wait), read.InFlight}
+	return nil
+}
+
+type peerJSON struct {
+	Host     string      `json:"host"`
+	Waiting  float64     `json:"waiting"`
+	Wait     secondsJSON `json:"wait_seconds"`
+	InFlight int         `json:"in_flight"`
+}
+
+// secondsJSON is a duration that JSON has as a number of seconds. It writes the
+// decimal digits that the nanoseconds have: a float64 of seconds would lose the
+// last of them after a month or so.
+type secondsJSON time.Duration
+
+// MarshalJSON writes 1.5 for a second and a half.
+func (s secondsJSON) MarshalJSON() ([]byte, error) {
+	whole, rest := time.Duration(s)/time.Second, time.Duration(s)%time.Second
+	if rest == 0 {
+		return strconv.AppendInt(nil, int64(whole), 10), nil
+	}
+	sign := ""
+	if s < 0 {
+		sign, whole, rest = "-", -whole, -rest
+	}
+	return fmt.Appendf(nil, "%s%d.%s", sign, whole, strings.TrimRight(fmt.Sprintf("%09d", rest), "0")), nil
+}
+
+// UnmarshalJSON reads any number of seconds that a Duration can hold.
+func (s *secondsJSON) UnmarshalJSON(text []byte) error {
+	number := string(text)
+	if number == "null" {
+		return nil
+	}
+	// Digits of nanoseconds are read as they stand. More digits than that, or an
+	// exponent, are somebody else's float64.
+	if _, decimals, _ := strings.Cut(number, "."); len(decimals) <= 9 && !strings.ContainsAny(number, "eE") {
+		if d, err := time.ParseDuration(number + "s"); err == nil {
+			*s = secondsJSON(d)
+			return nil
+		}
+	}
+	value, err := strconv.ParseFloat(number, 64)
+	// 1<<63 nanoseconds is one more than a Duration can hold, and a float64.
+	if nanos := math.Round(value * 1e9); err == nil && nanos >= -1<<63 && nanos < 1<<63 {
+		*s = secondsJSON(nanos)
+		return nil
+	}
+	return fmt.Errorf("%.40q is no number of seconds that fits a time.Duration", number)
 }
 
 // notNull lets an empty list be [] in JSON.
 func notNull[T any](list []T) []T {
 	if list == nil {
 		return []T{}
+	}
+	return list
+}
+
+// notEmpty is the way back.
+func notEmpty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
 	}
 	return list
 }

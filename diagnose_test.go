@@ -375,12 +375,18 @@ func TestDiagnosisAsJSON(t *testing.T) {
 		},
 		Unmeasured: []observer.Cause{observer.CauseCPUContended},
 		Oldest:     []observer.Work{{Kind: "request", Name: "/rollouts/{id}", Age: 1500 * time.Millisecond}, {Kind: "rollout", Age: time.Minute}},
+		Also:       []observer.Cause{observer.CauseLock},
+		Sites:      []observer.Site{{Kind: "alloc", Function: "main.decode", Location: "handlers.go:88", In: "encoding/json.Unmarshal", Caller: "main.go:7", Load: 1, Share: 0.75}},
+		Peers:      []observer.Peer{{Host: "model:8000", Waiting: 2.5, Wait: 250 * time.Millisecond, InFlight: 3}},
 	}
 	const want = `{
 		"at": "2026-03-04T14:03:05.25+01:00", "window_seconds": 10.25, "verdict": "gc", "summary": "gc: the collector",
 		"findings": [{"cause": "gc", "load": 1.125, "evidence": "it used", "advice": "allocate"}],
 		"unmeasured": ["cpu_contended"],
-		"oldest": [{"kind": "request", "name": "/rollouts/{id}", "age_seconds": 1.5}, {"kind": "rollout", "name": "", "age_seconds": 60}]
+		"oldest": [{"kind": "request", "name": "/rollouts/{id}", "age_seconds": 1.5}, {"kind": "rollout", "name": "", "age_seconds": 60}],
+		"also": ["lock"],
+		"sites": [{"kind": "alloc", "function": "main.decode", "location": "handlers.go:88", "in": "encoding/json.Unmarshal", "caller": "main.go:7", "load": 1, "share": 0.75}],
+		"peers": [{"host": "model:8000", "waiting": 2.5, "wait_seconds": 0.25, "in_flight": 3}]
 	}`
 	for _, value := range []any{d, &d} {
 		text, err := json.Marshal(value)
@@ -390,7 +396,7 @@ func TestDiagnosisAsJSON(t *testing.T) {
 
 	text, err := json.Marshal(observer.Diagnosis{})
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"at": "0001-01-01T00:00:00Z", "window_seconds": 0, "verdict": "", "summary": "", "findings": [], "unmeasured": [], "oldest": []}`, string(text))
+	assert.JSONEq(t, `{"at": "0001-01-01T00:00:00Z", "window_seconds": 0, "verdict": "", "summary": "", "findings": [], "unmeasured": [], "oldest": [], "also": [], "sites": [], "peers": []}`, string(text))
 }
 
 func TestDiagnoseFromManyGoroutines(t *testing.T) {
