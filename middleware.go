@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/gym-observer/observer/internal/response"
 )
 
 // MiddlewareOption changes what [Middleware] does; a nil one changes nothing.
@@ -88,7 +90,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	writer, observed := wrap(w, r)
+	writer, observed := response.Wrap(w, r)
 	listed := inFlightWork.begin(coarseNow(), counts.served.begin(), m, r)
 	returned, ended := false, false
 	defer func() {
@@ -97,7 +99,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	defer func() {
-		left := observed.clientLeft()
+		left := observed.ClientLeft()
 		var panicked any
 		if !returned {
 			panicked = recover() // nil in runtime.Goexit, which nothing stops
@@ -105,12 +107,12 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if panicked != nil && panicked != http.ErrAbortHandler {
 			counts.CountUnhandledException()
 		}
-		status, late := observed.status()
-		if status == 0 && returned && !observed.has(hijacked) {
+		status, late := observed.Status()
+		if status == 0 && returned && !observed.Hijacked() {
 			status, late = http.StatusOK, true // net/http is about to write it
 		}
 		started := status != 0 && !(left && late) // nobody receives a head that was written afterwards
-		cancelled := left && !(started && observed.complete(listed.method))
+		cancelled := left && !(started && observed.Complete(listed.method))
 		ended = true
 		if cancelled {
 			counts.endCancelled(listed, r, status, started)

@@ -1254,7 +1254,7 @@ func TestOtherHTTP2Server(t *testing.T) {
 	o := observe(t)
 	s := newSite(t, http1Protocol, observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, 2, r.ProtoMajor)
-		assert.Equal(t, "*observer.http2Response", fmt.Sprintf("%T", w))
+		assert.Equal(t, "*response.http2Response", fmt.Sprintf("%T", w))
 		w.WriteHeader(http.StatusAccepted)
 	})))
 	//lint:ignore SA1019 servers that still call it are the subject

@@ -54,7 +54,7 @@ var inFlightWork workTable
 // as much as all the rest; but only if nobody reads the table. A reader says so
 // before it looks at the slots, and whoever ends looks for readers after it has
 // emptied its slot: what a reader has found there is never used again. The
-// writer that a handler gets is another matter, see [response].
+// writer that a handler gets is another matter, see internal/response.
 type workTable struct {
 	ended   sync.Pool // of *work
 	readers atomic.Int32

@@ -157,7 +157,7 @@ func TestWriterKeepsItsInterfaces(t *testing.T) {
 }
 
 func TestWritersOfTheServerKeepTheirInterfacesAndGetTheDirectWrapper(t *testing.T) {
-	wrappers := map[string]string{http1Protocol: "*observer.http1Response", http2Protocol: "*observer.http2Response"}
+	wrappers := map[string]string{http1Protocol: "*response.http1Response", http2Protocol: "*response.http2Response"}
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			observe(t)
