@@ -4,7 +4,9 @@ package response
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -22,22 +24,35 @@ type writer struct {
 	// Each request allocates one of these, so that they are packed: 48 bytes in all.
 	owed  atomic.Int64  // the Content-Length in the head, if it declares one, and hasLength; less the bytes written
 	head  atomic.Int32  // 0 until the response starts, then its final status; negative if ctx had ended before
-	flags atomic.Uint32 // the two below
+	flags atomic.Uint32 // those below
 }
 
 const (
 	headerUsed uint32 = 1 << iota // the handler has asked for the header
 	hijacked
+	streams // counted in streaming
+	settled // never to be counted there from now on
 
 	// hasLength in owed tells a response that declares a length: it is more than
 	// anybody declares or writes.
 	hasLength = 1 << 62
 )
 
+// streaming counts the requests in flight that stream. It belongs to the process
+// because a pointer to a counter would not fit into 48 bytes, and the next size
+// that Go allocates is 64.
+var streaming atomic.Int64
+
+// Streaming returns how many requests in flight stream: their handler has
+// flushed, or taken the connection over. It is never negative.
+func Streaming() int64 {
+	return max(0, streaming.Load()) // a stream may end before the addition of its beginning
+}
+
 // Wrap returns a writer for the handler, with the same optional interfaces as
 // base, and what it will know of the response. A writer with the methods of one
-// of net/http's own, whatever its type, costs one small allocation; httpsnoop,
-// which has the other combinations, costs over twenty.
+// of net/http's own, whatever its type, or with none costs one small allocation;
+// one of the other combinations, two more.
 func Wrap(base http.ResponseWriter, r *http.Request) (http.ResponseWriter, Observed) {
 	if _, ok := base.(http1Writer); ok {
 		if _, more := base.(http.Pusher); !more {
@@ -52,13 +67,13 @@ func Wrap(base http.ResponseWriter, r *http.Request) (http.ResponseWriter, Obser
 			return w, w.init(base, r)
 		}
 	}
-	if isUnwrapOnly(base) {
-		w := new(unwrapResponse)
-		return w, w.observed.init(base, r)
+	has := optionalOf(base)
+	if has == 0 {
+		w := new(plainResponse)
+		return w, w.noted.init(base, r)
 	}
-	w := new(http1Response)
-	observed := w.init(base, r)
-	return w.snoop(), observed
+	w := new(writer)
+	return combine(&link{base, w}, has), w.init(base, r)
 }
 
 func (w *writer) init(base http.ResponseWriter, r *http.Request) Observed {
@@ -72,7 +87,13 @@ func (w *writer) start(status int) {
 	if w.head.Load() != 0 || w.has(hijacked) {
 		return
 	}
-	if w.ctx.Err() != nil {
+	w.started(status, w.ctx.Err() != nil)
+}
+
+// started does what start does, for a head of which it is known whether the
+// context had ended before.
+func (w *writer) started(status int, late bool) {
+	if late {
 		status = -status
 	}
 	if w.head.CompareAndSwap(0, int32(status)) && w.has(headerUsed) {
@@ -92,6 +113,14 @@ func (w *writer) declare() {
 }
 
 func (w *writer) has(flag uint32) bool { return w.flags.Load()&flag != 0 }
+
+// stream notes that the request streams from now on, and counts it once, unless
+// it has ended: a goroutine that it left behind may still flush.
+func (w *writer) stream() {
+	if !w.has(streams|settled) && w.flags.Or(streams)&(streams|settled) == 0 {
+		streaming.Add(1)
+	}
+}
 
 // wrote notes bytes of the body.
 func (w *writer) wrote(n int64) {
@@ -120,10 +149,16 @@ func (o Observed) Hijacked() bool { return o.w.has(hijacked) }
 
 // ClientLeft reports whether the client has gone away, as far as net/http can
 // tell. It must be asked before the handler's caller cancels the context itself.
+//
+// A server may say why it cancels a request: HTTP/3's and later ones of net/http
+// give what happened to the connection as the cause, which wraps net.ErrClosed.
+// Any other cause is the application's.
 func (o Observed) ClientLeft() bool {
-	return o.w.ctx.Err() == context.Canceled &&
-		context.Cause(o.w.ctx) == context.Canceled &&
-		!o.Hijacked()
+	if o.w.ctx.Err() != context.Canceled || o.Hijacked() {
+		return false
+	}
+	cause := context.Cause(o.w.ctx)
+	return cause == context.Canceled || errors.Is(cause, net.ErrClosed)
 }
 
 // Complete reports whether a response to a request of some method, which has
@@ -141,4 +176,14 @@ func (o Observed) Complete(method string) bool {
 	// Without a declared length nothing is complete, and owed is not above 0.
 	owed := o.w.owed.Load()
 	return owed > hasLength/2 && owed <= hasLength
+}
+
+// CountNoStream leaves the request out of [Streaming], however it goes on.
+func (o Observed) CountNoStream() { o.End() }
+
+// End takes the request off [Streaming], for good. It may be called again.
+func (o Observed) End() {
+	if o.w.flags.Or(settled)&(streams|settled) == streams {
+		streaming.Add(-1)
+	}
 }
