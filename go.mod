@@ -3,7 +3,6 @@ module github.com/gym-observer/observer
 go 1.26.0
 
 require (
-	github.com/felixge/httpsnoop v1.1.0
 	github.com/google/uuid v1.6.0
 	github.com/shirou/gopsutil/v3 v3.24.5
 	github.com/stretchr/testify v1.12.1

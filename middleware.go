@@ -74,9 +74,25 @@ func Middleware(next http.Handler, opts ...MiddlewareOption) http.Handler {
 	return m
 }
 
+// WithExpectedWait tells which requests wait for events by design: a long poll, a
+// subscription, a WebSocket. They count as any other, but a diagnosis does not take
+// their waiting for a load, and its sentence does not name them as the oldest work
+// where it finds no cause. The function gets the request that the middleware
+// received, once, before the handler does, and only while something observes. It
+// belongs to the request: the handler waits until it returns. Where it panics or
+// calls runtime.Goexit, the request is none of them. A nil function changes nothing.
+func WithExpectedWait(expected func(*http.Request) bool) MiddlewareOption {
+	return func(m *middleware) {
+		if expected != nil {
+			m.expected = expected
+		}
+	}
+}
+
 type middleware struct {
-	next  http.Handler
-	route func(*http.Request) string // of WithRoute; nil without it
+	next     http.Handler
+	route    func(*http.Request) string // of WithRoute; nil without it
+	expected func(*http.Request) bool   // of WithExpectedWait; nil without it
 }
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,16 +101,32 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		next = http.DefaultServeMux
 	}
 	counts := Requests()
-	if counts == nil {
+	if counts == nil || r == nil || w == nil { // a handler that is called by hand may make do with nil
 		next.ServeHTTP(w, r)
 		return
 	}
+	if !m.serve(next, w, r, counts) {
+		// The handler neither returned nor panicked with a value, and this goroutine
+		// is still here, so that it was no Goexit: it panicked with nil, which under
+		// GODEBUG=panicnil=1 a recover takes for no panic, and ends.
+		counts.CountUnhandledException()
+		panic(nil)
+	}
+}
 
+// serve serves one request that is counted, and reports whether the handler
+// returned.
+func (m *middleware) serve(next http.Handler, w http.ResponseWriter, r *http.Request, counts *RequestMetrics) (returned bool) {
 	writer, observed := response.Wrap(w, r)
 	listed := inFlightWork.begin(coarseNow(), counts.served.begin(), m, r)
-	returned, ended := false, false
+	if listed.expected {
+		counts.expected.begin()
+		observed.CountNoStream() // it is left out of what waits once, not twice
+	}
+	ended := false
 	defer func() {
 		if !ended { // the application's context or writer panicked in the step below
+			observed.End()
 			counts.endServed(listed, 0, false)
 		}
 	}()
@@ -114,6 +146,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		started := status != 0 && !(left && late) // nobody receives a head that was written afterwards
 		cancelled := left && !(started && observed.Complete(listed.method))
 		ended = true
+		observed.End()
 		if cancelled {
 			counts.endCancelled(listed, r, status, started)
 		} else {
@@ -127,7 +160,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	next.ServeHTTP(writer, r)
-	returned = true
+	return true
 }
 
 // request is one that is served, as the middleware received it. A handler may
@@ -136,6 +169,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type request struct {
 	router                      *middleware
 	method, host, path, rawPath string
+	expected                    bool // to wait: see WithExpectedWait
 }
 
 // received notes what will be asked of r.
@@ -144,14 +178,37 @@ func (q *request) received(router *middleware, r *http.Request) {
 	if r.URL != nil {
 		q.path, q.rawPath = r.URL.Path, r.URL.RawPath
 	}
+	q.expected = router.expected != nil && router.expects(r)
+}
+
+// expects asks the application whether a request waits by design, on a goroutine
+// of its own: a Goexit there must not end the one that serves the request. It is
+// waited for without a limit, since the handler may write to the request as soon
+// as it has it.
+func (m *middleware) expects(r *http.Request) (expected bool) {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		defer func() { _ = recover() }()
+		expected = m.expected(r)
+	}()
+	<-answered
+	return expected
 }
 
 // endServed ends a request, with a response of a status or without one.
 func (m *RequestMetrics) endServed(listed *work, status int, responded bool) {
-	inFlightWork.end(listed)
+	m.endListed(listed)
 	if !responded || !m.countStatus(&m.answered, status) {
 		m.served.end()
 	}
+}
+
+func (m *RequestMetrics) endListed(listed *work) {
+	if listed.expected {
+		m.expected.end()
+	}
+	inFlightWork.end(listed)
 }
 
 // endCancelled ends a request whose client left before its response was complete.
@@ -159,7 +216,7 @@ func (m *RequestMetrics) endServed(listed *work, status int, responded bool) {
 // hang, and call Goexit.
 func (m *RequestMetrics) endCancelled(listed *work, r *http.Request, status int, responded bool) {
 	asked := listed.request
-	inFlightWork.end(listed)
+	m.endListed(listed)
 	defer m.served.end() // the last of all: it is in flight until then
 	if responded {
 		m.CountResponse(status)

@@ -44,6 +44,7 @@ type RequestMetrics struct {
 	// cache lines of its own.
 	served   inFlight
 	outbound inFlight
+	expected inFlight // of those served, the ones of WithExpectedWait
 
 	// Responses by their status: those of the middleware, which each end a request
 	// that served has begun and does not end, and those of CountResponse. One

@@ -52,27 +52,10 @@ func (l *link) Push(target string, options *http.PushOptions) error {
 	return l.base.(http.Pusher).Push(target, options)
 }
 
-// methods are all that a writer may have.
-type methods interface {
-	plain
-	http.Flusher
-	flushErrorer
-	closeNotifier
-	http.Hijacker
-	io.ReaderFrom
-	deadliner
-	fullDuplexer
-	http.Pusher
-	io.StringWriter
-}
+//go:generate go run generate.go
 
-// plain is what every writer has.
-type plain interface {
-	http.ResponseWriter
-	unwrapper
-}
-
-// optional is a set of the optional methods, a bit each.
+// optional is a set of the optional methods, a bit each, in the order that
+// generate.go has them in.
 type optional uint16
 
 const (

@@ -3,4364 +3,7695 @@
 package response
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
+	"time"
 )
 
-// combine returns a writer that has some of the optional methods of m and no
+// combine returns a writer that has some of the optional methods of l and no
 // other.
-func combine(m methods, has optional) http.ResponseWriter {
+func combine(l *link, has optional) http.ResponseWriter {
 	switch has {
-	case 0:
-		return &struct{ plain }{m}
 	case 1:
-		return &struct {
-			plain
-			http.Flusher
-		}{m, m}
+		return (*link1)(l)
 	case 2:
-		return &struct {
-			plain
-			flushErrorer
-		}{m, m}
+		return (*link2)(l)
 	case 3:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-		}{m, m, m}
+		return (*link3)(l)
 	case 4:
-		return &struct {
-			plain
-			closeNotifier
-		}{m, m}
+		return (*link4)(l)
 	case 5:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-		}{m, m, m}
+		return (*link5)(l)
 	case 6:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-		}{m, m, m}
+		return (*link6)(l)
 	case 7:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-		}{m, m, m, m}
+		return (*link7)(l)
 	case 8:
-		return &struct {
-			plain
-			http.Hijacker
-		}{m, m}
+		return (*link8)(l)
 	case 9:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-		}{m, m, m}
+		return (*link9)(l)
 	case 10:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-		}{m, m, m}
+		return (*link10)(l)
 	case 11:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-		}{m, m, m, m}
+		return (*link11)(l)
 	case 12:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-		}{m, m, m}
+		return (*link12)(l)
 	case 13:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-		}{m, m, m, m}
+		return (*link13)(l)
 	case 14:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-		}{m, m, m, m}
+		return (*link14)(l)
 	case 15:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-		}{m, m, m, m, m}
+		return (*link15)(l)
 	case 16:
-		return &struct {
-			plain
-			io.ReaderFrom
-		}{m, m}
+		return (*link16)(l)
 	case 17:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-		}{m, m, m}
+		return (*link17)(l)
 	case 18:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-		}{m, m, m}
+		return (*link18)(l)
 	case 19:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-		}{m, m, m, m}
+		return (*link19)(l)
 	case 20:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-		}{m, m, m}
+		return (*link20)(l)
 	case 21:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-		}{m, m, m, m}
+		return (*link21)(l)
 	case 22:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-		}{m, m, m, m}
+		return (*link22)(l)
 	case 23:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-		}{m, m, m, m, m}
+		return (*link23)(l)
 	case 24:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m}
+		return (*link24)(l)
 	case 25:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m, m}
+		return (*link25)(l)
 	case 26:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m, m}
+		return (*link26)(l)
 	case 27:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m, m, m}
+		return (*link27)(l)
 	case 28:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m, m}
+		return (*link28)(l)
 	case 29:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m, m, m}
+		return (*link29)(l)
 	case 30:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m, m, m}
+		return (*link30)(l)
 	case 31:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-		}{m, m, m, m, m, m}
+		return (*link31)(l)
 	case 32:
-		return &struct {
-			plain
-			deadliner
-		}{m, m}
+		return (*link32)(l)
 	case 33:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-		}{m, m, m}
+		return (*link33)(l)
 	case 34:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-		}{m, m, m}
+		return (*link34)(l)
 	case 35:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-		}{m, m, m, m}
+		return (*link35)(l)
 	case 36:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-		}{m, m, m}
+		return (*link36)(l)
 	case 37:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-		}{m, m, m, m}
+		return (*link37)(l)
 	case 38:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-		}{m, m, m, m}
+		return (*link38)(l)
 	case 39:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-		}{m, m, m, m, m}
+		return (*link39)(l)
 	case 40:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-		}{m, m, m}
+		return (*link40)(l)
 	case 41:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-		}{m, m, m, m}
+		return (*link41)(l)
 	case 42:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-		}{m, m, m, m}
+		return (*link42)(l)
 	case 43:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-		}{m, m, m, m, m}
+		return (*link43)(l)
 	case 44:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-		}{m, m, m, m}
+		return (*link44)(l)
 	case 45:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-		}{m, m, m, m, m}
+		return (*link45)(l)
 	case 46:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-		}{m, m, m, m, m}
+		return (*link46)(l)
 	case 47:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-		}{m, m, m, m, m, m}
+		return (*link47)(l)
 	case 48:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-		}{m, m, m}
+		return (*link48)(l)
 	case 49:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m}
+		return (*link49)(l)
 	case 50:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m}
+		return (*link50)(l)
 	case 51:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m}
+		return (*link51)(l)
 	case 52:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m}
+		return (*link52)(l)
 	case 53:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m}
+		return (*link53)(l)
 	case 54:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m}
+		return (*link54)(l)
 	case 55:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m, m}
+		return (*link55)(l)
 	case 56:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m}
+		return (*link56)(l)
 	case 57:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m}
+		return (*link57)(l)
 	case 58:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m}
+		return (*link58)(l)
 	case 59:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m, m}
+		return (*link59)(l)
 	case 60:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m}
+		return (*link60)(l)
 	case 61:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m, m}
+		return (*link61)(l)
 	case 62:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m, m}
+		return (*link62)(l)
 	case 63:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-		}{m, m, m, m, m, m, m}
+		return (*link63)(l)
 	case 64:
-		return &struct {
-			plain
-			fullDuplexer
-		}{m, m}
+		return (*link64)(l)
 	case 65:
-		return &struct {
-			plain
-			http.Flusher
-			fullDuplexer
-		}{m, m, m}
+		return (*link65)(l)
 	case 66:
-		return &struct {
-			plain
-			flushErrorer
-			fullDuplexer
-		}{m, m, m}
+		return (*link66)(l)
 	case 67:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link67)(l)
 	case 68:
-		return &struct {
-			plain
-			closeNotifier
-			fullDuplexer
-		}{m, m, m}
+		return (*link68)(l)
 	case 69:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link69)(l)
 	case 70:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link70)(l)
 	case 71:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link71)(l)
 	case 72:
-		return &struct {
-			plain
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m}
+		return (*link72)(l)
 	case 73:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link73)(l)
 	case 74:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link74)(l)
 	case 75:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link75)(l)
 	case 76:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link76)(l)
 	case 77:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link77)(l)
 	case 78:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link78)(l)
 	case 79:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link79)(l)
 	case 80:
-		return &struct {
-			plain
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m}
+		return (*link80)(l)
 	case 81:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link81)(l)
 	case 82:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link82)(l)
 	case 83:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link83)(l)
 	case 84:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link84)(l)
 	case 85:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link85)(l)
 	case 86:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link86)(l)
 	case 87:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link87)(l)
 	case 88:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link88)(l)
 	case 89:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link89)(l)
 	case 90:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link90)(l)
 	case 91:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link91)(l)
 	case 92:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link92)(l)
 	case 93:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link93)(l)
 	case 94:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link94)(l)
 	case 95:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-		}{m, m, m, m, m, m, m}
+		return (*link95)(l)
 	case 96:
-		return &struct {
-			plain
-			deadliner
-			fullDuplexer
-		}{m, m, m}
+		return (*link96)(l)
 	case 97:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link97)(l)
 	case 98:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link98)(l)
 	case 99:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link99)(l)
 	case 100:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link100)(l)
 	case 101:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link101)(l)
 	case 102:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link102)(l)
 	case 103:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link103)(l)
 	case 104:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link104)(l)
 	case 105:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link105)(l)
 	case 106:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link106)(l)
 	case 107:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link107)(l)
 	case 108:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link108)(l)
 	case 109:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link109)(l)
 	case 110:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link110)(l)
 	case 111:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m, m}
+		return (*link111)(l)
 	case 112:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m}
+		return (*link112)(l)
 	case 113:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link113)(l)
 	case 114:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link114)(l)
 	case 115:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link115)(l)
 	case 116:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link116)(l)
 	case 117:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link117)(l)
 	case 118:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link118)(l)
 	case 119:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m, m}
+		return (*link119)(l)
 	case 120:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m}
+		return (*link120)(l)
 	case 121:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link121)(l)
 	case 122:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link122)(l)
 	case 123:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m, m}
+		return (*link123)(l)
 	case 124:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m}
+		return (*link124)(l)
 	case 125:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m, m}
+		return (*link125)(l)
 	case 126:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m, m}
+		return (*link126)(l)
 	case 127:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-		}{m, m, m, m, m, m, m, m}
+		return (*link127)(l)
 	case 128:
-		return &struct {
-			plain
-			http.Pusher
-		}{m, m}
+		return (*link128)(l)
 	case 129:
-		return &struct {
-			plain
-			http.Flusher
-			http.Pusher
-		}{m, m, m}
+		return (*link129)(l)
 	case 130:
-		return &struct {
-			plain
-			flushErrorer
-			http.Pusher
-		}{m, m, m}
+		return (*link130)(l)
 	case 131:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Pusher
-		}{m, m, m, m}
+		return (*link131)(l)
 	case 132:
-		return &struct {
-			plain
-			closeNotifier
-			http.Pusher
-		}{m, m, m}
+		return (*link132)(l)
 	case 133:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Pusher
-		}{m, m, m, m}
+		return (*link133)(l)
 	case 134:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Pusher
-		}{m, m, m, m}
+		return (*link134)(l)
 	case 135:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link135)(l)
 	case 136:
-		return &struct {
-			plain
-			http.Hijacker
-			http.Pusher
-		}{m, m, m}
+		return (*link136)(l)
 	case 137:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			http.Pusher
-		}{m, m, m, m}
+		return (*link137)(l)
 	case 138:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			http.Pusher
-		}{m, m, m, m}
+		return (*link138)(l)
 	case 139:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link139)(l)
 	case 140:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-		}{m, m, m, m}
+		return (*link140)(l)
 	case 141:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link141)(l)
 	case 142:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link142)(l)
 	case 143:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link143)(l)
 	case 144:
-		return &struct {
-			plain
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m}
+		return (*link144)(l)
 	case 145:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m}
+		return (*link145)(l)
 	case 146:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m}
+		return (*link146)(l)
 	case 147:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link147)(l)
 	case 148:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m}
+		return (*link148)(l)
 	case 149:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link149)(l)
 	case 150:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link150)(l)
 	case 151:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link151)(l)
 	case 152:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m}
+		return (*link152)(l)
 	case 153:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link153)(l)
 	case 154:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link154)(l)
 	case 155:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link155)(l)
 	case 156:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link156)(l)
 	case 157:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link157)(l)
 	case 158:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link158)(l)
 	case 159:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link159)(l)
 	case 160:
-		return &struct {
-			plain
-			deadliner
-			http.Pusher
-		}{m, m, m}
+		return (*link160)(l)
 	case 161:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-			http.Pusher
-		}{m, m, m, m}
+		return (*link161)(l)
 	case 162:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-			http.Pusher
-		}{m, m, m, m}
+		return (*link162)(l)
 	case 163:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link163)(l)
 	case 164:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-			http.Pusher
-		}{m, m, m, m}
+		return (*link164)(l)
 	case 165:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link165)(l)
 	case 166:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link166)(l)
 	case 167:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link167)(l)
 	case 168:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m}
+		return (*link168)(l)
 	case 169:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link169)(l)
 	case 170:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link170)(l)
 	case 171:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link171)(l)
 	case 172:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link172)(l)
 	case 173:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link173)(l)
 	case 174:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link174)(l)
 	case 175:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link175)(l)
 	case 176:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m}
+		return (*link176)(l)
 	case 177:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link177)(l)
 	case 178:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link178)(l)
 	case 179:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link179)(l)
 	case 180:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link180)(l)
 	case 181:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link181)(l)
 	case 182:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link182)(l)
 	case 183:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link183)(l)
 	case 184:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link184)(l)
 	case 185:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link185)(l)
 	case 186:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link186)(l)
 	case 187:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link187)(l)
 	case 188:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link188)(l)
 	case 189:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link189)(l)
 	case 190:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link190)(l)
 	case 191:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-		}{m, m, m, m, m, m, m, m}
+		return (*link191)(l)
 	case 192:
-		return &struct {
-			plain
-			fullDuplexer
-			http.Pusher
-		}{m, m, m}
+		return (*link192)(l)
 	case 193:
-		return &struct {
-			plain
-			http.Flusher
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m}
+		return (*link193)(l)
 	case 194:
-		return &struct {
-			plain
-			flushErrorer
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m}
+		return (*link194)(l)
 	case 195:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link195)(l)
 	case 196:
-		return &struct {
-			plain
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m}
+		return (*link196)(l)
 	case 197:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link197)(l)
 	case 198:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link198)(l)
 	case 199:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link199)(l)
 	case 200:
-		return &struct {
-			plain
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m}
+		return (*link200)(l)
 	case 201:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link201)(l)
 	case 202:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link202)(l)
 	case 203:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link203)(l)
 	case 204:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link204)(l)
 	case 205:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link205)(l)
 	case 206:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link206)(l)
 	case 207:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link207)(l)
 	case 208:
-		return &struct {
-			plain
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m}
+		return (*link208)(l)
 	case 209:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link209)(l)
 	case 210:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link210)(l)
 	case 211:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link211)(l)
 	case 212:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link212)(l)
 	case 213:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link213)(l)
 	case 214:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link214)(l)
 	case 215:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link215)(l)
 	case 216:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link216)(l)
 	case 217:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link217)(l)
 	case 218:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link218)(l)
 	case 219:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link219)(l)
 	case 220:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link220)(l)
 	case 221:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link221)(l)
 	case 222:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link222)(l)
 	case 223:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m, m}
+		return (*link223)(l)
 	case 224:
-		return &struct {
-			plain
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m}
+		return (*link224)(l)
 	case 225:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link225)(l)
 	case 226:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link226)(l)
 	case 227:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link227)(l)
 	case 228:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link228)(l)
 	case 229:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link229)(l)
 	case 230:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link230)(l)
 	case 231:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link231)(l)
 	case 232:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link232)(l)
 	case 233:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link233)(l)
 	case 234:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link234)(l)
 	case 235:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link235)(l)
 	case 236:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link236)(l)
 	case 237:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link237)(l)
 	case 238:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link238)(l)
 	case 239:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m, m}
+		return (*link239)(l)
 	case 240:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m}
+		return (*link240)(l)
 	case 241:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link241)(l)
 	case 242:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link242)(l)
 	case 243:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link243)(l)
 	case 244:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link244)(l)
 	case 245:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link245)(l)
 	case 246:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link246)(l)
 	case 247:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m, m}
+		return (*link247)(l)
 	case 248:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m}
+		return (*link248)(l)
 	case 249:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link249)(l)
 	case 250:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link250)(l)
 	case 251:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m, m}
+		return (*link251)(l)
 	case 252:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m}
+		return (*link252)(l)
 	case 253:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m, m}
+		return (*link253)(l)
 	case 254:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m, m}
+		return (*link254)(l)
 	case 255:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link255)(l)
 	case 256:
-		return &struct {
-			plain
-			io.StringWriter
-		}{m, m}
+		return (*link256)(l)
 	case 257:
-		return &struct {
-			plain
-			http.Flusher
-			io.StringWriter
-		}{m, m, m}
+		return (*link257)(l)
 	case 258:
-		return &struct {
-			plain
-			flushErrorer
-			io.StringWriter
-		}{m, m, m}
+		return (*link258)(l)
 	case 259:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link259)(l)
 	case 260:
-		return &struct {
-			plain
-			closeNotifier
-			io.StringWriter
-		}{m, m, m}
+		return (*link260)(l)
 	case 261:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link261)(l)
 	case 262:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link262)(l)
 	case 263:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link263)(l)
 	case 264:
-		return &struct {
-			plain
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m}
+		return (*link264)(l)
 	case 265:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link265)(l)
 	case 266:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link266)(l)
 	case 267:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link267)(l)
 	case 268:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link268)(l)
 	case 269:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link269)(l)
 	case 270:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link270)(l)
 	case 271:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link271)(l)
 	case 272:
-		return &struct {
-			plain
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m}
+		return (*link272)(l)
 	case 273:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link273)(l)
 	case 274:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link274)(l)
 	case 275:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link275)(l)
 	case 276:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link276)(l)
 	case 277:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link277)(l)
 	case 278:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link278)(l)
 	case 279:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link279)(l)
 	case 280:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link280)(l)
 	case 281:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link281)(l)
 	case 282:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link282)(l)
 	case 283:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link283)(l)
 	case 284:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link284)(l)
 	case 285:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link285)(l)
 	case 286:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link286)(l)
 	case 287:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link287)(l)
 	case 288:
-		return &struct {
-			plain
-			deadliner
-			io.StringWriter
-		}{m, m, m}
+		return (*link288)(l)
 	case 289:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link289)(l)
 	case 290:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link290)(l)
 	case 291:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link291)(l)
 	case 292:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link292)(l)
 	case 293:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link293)(l)
 	case 294:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link294)(l)
 	case 295:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link295)(l)
 	case 296:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link296)(l)
 	case 297:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link297)(l)
 	case 298:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link298)(l)
 	case 299:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link299)(l)
 	case 300:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link300)(l)
 	case 301:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link301)(l)
 	case 302:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link302)(l)
 	case 303:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link303)(l)
 	case 304:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link304)(l)
 	case 305:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link305)(l)
 	case 306:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link306)(l)
 	case 307:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link307)(l)
 	case 308:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link308)(l)
 	case 309:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link309)(l)
 	case 310:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link310)(l)
 	case 311:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link311)(l)
 	case 312:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link312)(l)
 	case 313:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link313)(l)
 	case 314:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link314)(l)
 	case 315:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link315)(l)
 	case 316:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link316)(l)
 	case 317:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link317)(l)
 	case 318:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link318)(l)
 	case 319:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link319)(l)
 	case 320:
-		return &struct {
-			plain
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m}
+		return (*link320)(l)
 	case 321:
-		return &struct {
-			plain
-			http.Flusher
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link321)(l)
 	case 322:
-		return &struct {
-			plain
-			flushErrorer
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link322)(l)
 	case 323:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link323)(l)
 	case 324:
-		return &struct {
-			plain
-			closeNotifier
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link324)(l)
 	case 325:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link325)(l)
 	case 326:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link326)(l)
 	case 327:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link327)(l)
 	case 328:
-		return &struct {
-			plain
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link328)(l)
 	case 329:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link329)(l)
 	case 330:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link330)(l)
 	case 331:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link331)(l)
 	case 332:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link332)(l)
 	case 333:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link333)(l)
 	case 334:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link334)(l)
 	case 335:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link335)(l)
 	case 336:
-		return &struct {
-			plain
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link336)(l)
 	case 337:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link337)(l)
 	case 338:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link338)(l)
 	case 339:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link339)(l)
 	case 340:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link340)(l)
 	case 341:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link341)(l)
 	case 342:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link342)(l)
 	case 343:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link343)(l)
 	case 344:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link344)(l)
 	case 345:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link345)(l)
 	case 346:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link346)(l)
 	case 347:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link347)(l)
 	case 348:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link348)(l)
 	case 349:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link349)(l)
 	case 350:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link350)(l)
 	case 351:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link351)(l)
 	case 352:
-		return &struct {
-			plain
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link352)(l)
 	case 353:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link353)(l)
 	case 354:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link354)(l)
 	case 355:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link355)(l)
 	case 356:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link356)(l)
 	case 357:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link357)(l)
 	case 358:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link358)(l)
 	case 359:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link359)(l)
 	case 360:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link360)(l)
 	case 361:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link361)(l)
 	case 362:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link362)(l)
 	case 363:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link363)(l)
 	case 364:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link364)(l)
 	case 365:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link365)(l)
 	case 366:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link366)(l)
 	case 367:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link367)(l)
 	case 368:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link368)(l)
 	case 369:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link369)(l)
 	case 370:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link370)(l)
 	case 371:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link371)(l)
 	case 372:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link372)(l)
 	case 373:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link373)(l)
 	case 374:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link374)(l)
 	case 375:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link375)(l)
 	case 376:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link376)(l)
 	case 377:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link377)(l)
 	case 378:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link378)(l)
 	case 379:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link379)(l)
 	case 380:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link380)(l)
 	case 381:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link381)(l)
 	case 382:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link382)(l)
 	case 383:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link383)(l)
 	case 384:
-		return &struct {
-			plain
-			http.Pusher
-			io.StringWriter
-		}{m, m, m}
+		return (*link384)(l)
 	case 385:
-		return &struct {
-			plain
-			http.Flusher
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link385)(l)
 	case 386:
-		return &struct {
-			plain
-			flushErrorer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link386)(l)
 	case 387:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link387)(l)
 	case 388:
-		return &struct {
-			plain
-			closeNotifier
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link388)(l)
 	case 389:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link389)(l)
 	case 390:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link390)(l)
 	case 391:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link391)(l)
 	case 392:
-		return &struct {
-			plain
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link392)(l)
 	case 393:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link393)(l)
 	case 394:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link394)(l)
 	case 395:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link395)(l)
 	case 396:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link396)(l)
 	case 397:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link397)(l)
 	case 398:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link398)(l)
 	case 399:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link399)(l)
 	case 400:
-		return &struct {
-			plain
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link400)(l)
 	case 401:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link401)(l)
 	case 402:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link402)(l)
 	case 403:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link403)(l)
 	case 404:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link404)(l)
 	case 405:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link405)(l)
 	case 406:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link406)(l)
 	case 407:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link407)(l)
 	case 408:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link408)(l)
 	case 409:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link409)(l)
 	case 410:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link410)(l)
 	case 411:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link411)(l)
 	case 412:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link412)(l)
 	case 413:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link413)(l)
 	case 414:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link414)(l)
 	case 415:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link415)(l)
 	case 416:
-		return &struct {
-			plain
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link416)(l)
 	case 417:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link417)(l)
 	case 418:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link418)(l)
 	case 419:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link419)(l)
 	case 420:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link420)(l)
 	case 421:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link421)(l)
 	case 422:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link422)(l)
 	case 423:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link423)(l)
 	case 424:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link424)(l)
 	case 425:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link425)(l)
 	case 426:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link426)(l)
 	case 427:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link427)(l)
 	case 428:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link428)(l)
 	case 429:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link429)(l)
 	case 430:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link430)(l)
 	case 431:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link431)(l)
 	case 432:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link432)(l)
 	case 433:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link433)(l)
 	case 434:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link434)(l)
 	case 435:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link435)(l)
 	case 436:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link436)(l)
 	case 437:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link437)(l)
 	case 438:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link438)(l)
 	case 439:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link439)(l)
 	case 440:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link440)(l)
 	case 441:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link441)(l)
 	case 442:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link442)(l)
 	case 443:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link443)(l)
 	case 444:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link444)(l)
 	case 445:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link445)(l)
 	case 446:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link446)(l)
 	case 447:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link447)(l)
 	case 448:
-		return &struct {
-			plain
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m}
+		return (*link448)(l)
 	case 449:
-		return &struct {
-			plain
-			http.Flusher
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link449)(l)
 	case 450:
-		return &struct {
-			plain
-			flushErrorer
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link450)(l)
 	case 451:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link451)(l)
 	case 452:
-		return &struct {
-			plain
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link452)(l)
 	case 453:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link453)(l)
 	case 454:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link454)(l)
 	case 455:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link455)(l)
 	case 456:
-		return &struct {
-			plain
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link456)(l)
 	case 457:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link457)(l)
 	case 458:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link458)(l)
 	case 459:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link459)(l)
 	case 460:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link460)(l)
 	case 461:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link461)(l)
 	case 462:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link462)(l)
 	case 463:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link463)(l)
 	case 464:
-		return &struct {
-			plain
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link464)(l)
 	case 465:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link465)(l)
 	case 466:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link466)(l)
 	case 467:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link467)(l)
 	case 468:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link468)(l)
 	case 469:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link469)(l)
 	case 470:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link470)(l)
 	case 471:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link471)(l)
 	case 472:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link472)(l)
 	case 473:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link473)(l)
 	case 474:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link474)(l)
 	case 475:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link475)(l)
 	case 476:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link476)(l)
 	case 477:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link477)(l)
 	case 478:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link478)(l)
 	case 479:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link479)(l)
 	case 480:
-		return &struct {
-			plain
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m}
+		return (*link480)(l)
 	case 481:
-		return &struct {
-			plain
-			http.Flusher
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link481)(l)
 	case 482:
-		return &struct {
-			plain
-			flushErrorer
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link482)(l)
 	case 483:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link483)(l)
 	case 484:
-		return &struct {
-			plain
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link484)(l)
 	case 485:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link485)(l)
 	case 486:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link486)(l)
 	case 487:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link487)(l)
 	case 488:
-		return &struct {
-			plain
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link488)(l)
 	case 489:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link489)(l)
 	case 490:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link490)(l)
 	case 491:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link491)(l)
 	case 492:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link492)(l)
 	case 493:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link493)(l)
 	case 494:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link494)(l)
 	case 495:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link495)(l)
 	case 496:
-		return &struct {
-			plain
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m}
+		return (*link496)(l)
 	case 497:
-		return &struct {
-			plain
-			http.Flusher
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link497)(l)
 	case 498:
-		return &struct {
-			plain
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link498)(l)
 	case 499:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link499)(l)
 	case 500:
-		return &struct {
-			plain
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link500)(l)
 	case 501:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link501)(l)
 	case 502:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link502)(l)
 	case 503:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link503)(l)
 	case 504:
-		return &struct {
-			plain
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m}
+		return (*link504)(l)
 	case 505:
-		return &struct {
-			plain
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link505)(l)
 	case 506:
-		return &struct {
-			plain
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link506)(l)
 	case 507:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link507)(l)
 	case 508:
-		return &struct {
-			plain
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m}
+		return (*link508)(l)
 	case 509:
-		return &struct {
-			plain
-			http.Flusher
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link509)(l)
 	case 510:
-		return &struct {
-			plain
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m}
+		return (*link510)(l)
 	case 511:
-		return &struct {
-			plain
-			http.Flusher
-			flushErrorer
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			deadliner
-			fullDuplexer
-			http.Pusher
-			io.StringWriter
-		}{m, m, m, m, m, m, m, m, m, m}
+		return (*link511)(l)
 	}
-	return struct{ plain }{m}
+	return (*link0)(l)
 }
+
+type link0 link
+
+func (l *link0) Header() http.Header         { return (*link)(l).Header() }
+func (l *link0) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link0) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link0) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+
+type link1 link
+
+func (l *link1) Header() http.Header         { return (*link)(l).Header() }
+func (l *link1) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link1) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link1) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link1) Flush()                      { (*link)(l).Flush() }
+
+type link2 link
+
+func (l *link2) Header() http.Header         { return (*link)(l).Header() }
+func (l *link2) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link2) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link2) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link2) FlushError() error           { return (*link)(l).FlushError() }
+
+type link3 link
+
+func (l *link3) Header() http.Header         { return (*link)(l).Header() }
+func (l *link3) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link3) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link3) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link3) Flush()                      { (*link)(l).Flush() }
+func (l *link3) FlushError() error           { return (*link)(l).FlushError() }
+
+type link4 link
+
+func (l *link4) Header() http.Header         { return (*link)(l).Header() }
+func (l *link4) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link4) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link4) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link4) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+
+type link5 link
+
+func (l *link5) Header() http.Header         { return (*link)(l).Header() }
+func (l *link5) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link5) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link5) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link5) Flush()                      { (*link)(l).Flush() }
+func (l *link5) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+
+type link6 link
+
+func (l *link6) Header() http.Header         { return (*link)(l).Header() }
+func (l *link6) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link6) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link6) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link6) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link6) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+
+type link7 link
+
+func (l *link7) Header() http.Header         { return (*link)(l).Header() }
+func (l *link7) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link7) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link7) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link7) Flush()                      { (*link)(l).Flush() }
+func (l *link7) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link7) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+
+type link8 link
+
+func (l *link8) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link8) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link8) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link8) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link8) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link9 link
+
+func (l *link9) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link9) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link9) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link9) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link9) Flush()                                       { (*link)(l).Flush() }
+func (l *link9) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link10 link
+
+func (l *link10) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link10) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link10) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link10) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link10) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link10) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link11 link
+
+func (l *link11) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link11) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link11) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link11) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link11) Flush()                                       { (*link)(l).Flush() }
+func (l *link11) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link11) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link12 link
+
+func (l *link12) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link12) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link12) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link12) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link12) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link12) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link13 link
+
+func (l *link13) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link13) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link13) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link13) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link13) Flush()                                       { (*link)(l).Flush() }
+func (l *link13) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link13) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link14 link
+
+func (l *link14) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link14) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link14) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link14) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link14) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link14) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link14) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link15 link
+
+func (l *link15) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link15) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link15) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link15) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link15) Flush()                                       { (*link)(l).Flush() }
+func (l *link15) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link15) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link15) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+
+type link16 link
+
+func (l *link16) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link16) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link16) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link16) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link16) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link17 link
+
+func (l *link17) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link17) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link17) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link17) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link17) Flush()                                   { (*link)(l).Flush() }
+func (l *link17) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link18 link
+
+func (l *link18) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link18) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link18) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link18) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link18) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link18) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link19 link
+
+func (l *link19) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link19) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link19) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link19) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link19) Flush()                                   { (*link)(l).Flush() }
+func (l *link19) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link19) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link20 link
+
+func (l *link20) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link20) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link20) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link20) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link20) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link20) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link21 link
+
+func (l *link21) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link21) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link21) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link21) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link21) Flush()                                   { (*link)(l).Flush() }
+func (l *link21) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link21) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link22 link
+
+func (l *link22) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link22) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link22) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link22) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link22) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link22) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link22) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link23 link
+
+func (l *link23) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link23) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link23) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link23) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link23) Flush()                                   { (*link)(l).Flush() }
+func (l *link23) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link23) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link23) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+
+type link24 link
+
+func (l *link24) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link24) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link24) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link24) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link24) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link24) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link25 link
+
+func (l *link25) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link25) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link25) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link25) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link25) Flush()                                       { (*link)(l).Flush() }
+func (l *link25) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link25) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link26 link
+
+func (l *link26) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link26) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link26) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link26) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link26) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link26) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link26) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link27 link
+
+func (l *link27) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link27) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link27) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link27) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link27) Flush()                                       { (*link)(l).Flush() }
+func (l *link27) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link27) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link27) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link28 link
+
+func (l *link28) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link28) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link28) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link28) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link28) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link28) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link28) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link29 link
+
+func (l *link29) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link29) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link29) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link29) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link29) Flush()                                       { (*link)(l).Flush() }
+func (l *link29) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link29) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link29) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link30 link
+
+func (l *link30) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link30) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link30) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link30) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link30) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link30) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link30) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link30) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link31 link
+
+func (l *link31) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link31) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link31) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link31) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link31) Flush()                                       { (*link)(l).Flush() }
+func (l *link31) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link31) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link31) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link31) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+
+type link32 link
+
+func (l *link32) Header() http.Header                { return (*link)(l).Header() }
+func (l *link32) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link32) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link32) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link32) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link32) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link33 link
+
+func (l *link33) Header() http.Header                { return (*link)(l).Header() }
+func (l *link33) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link33) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link33) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link33) Flush()                             { (*link)(l).Flush() }
+func (l *link33) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link33) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link34 link
+
+func (l *link34) Header() http.Header                { return (*link)(l).Header() }
+func (l *link34) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link34) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link34) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link34) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link34) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link34) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link35 link
+
+func (l *link35) Header() http.Header                { return (*link)(l).Header() }
+func (l *link35) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link35) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link35) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link35) Flush()                             { (*link)(l).Flush() }
+func (l *link35) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link35) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link35) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link36 link
+
+func (l *link36) Header() http.Header                { return (*link)(l).Header() }
+func (l *link36) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link36) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link36) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link36) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link36) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link36) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link37 link
+
+func (l *link37) Header() http.Header                { return (*link)(l).Header() }
+func (l *link37) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link37) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link37) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link37) Flush()                             { (*link)(l).Flush() }
+func (l *link37) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link37) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link37) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link38 link
+
+func (l *link38) Header() http.Header                { return (*link)(l).Header() }
+func (l *link38) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link38) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link38) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link38) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link38) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link38) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link38) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link39 link
+
+func (l *link39) Header() http.Header                { return (*link)(l).Header() }
+func (l *link39) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link39) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link39) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link39) Flush()                             { (*link)(l).Flush() }
+func (l *link39) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link39) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link39) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link39) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+
+type link40 link
+
+func (l *link40) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link40) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link40) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link40) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link40) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link40) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link40) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link41 link
+
+func (l *link41) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link41) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link41) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link41) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link41) Flush()                                       { (*link)(l).Flush() }
+func (l *link41) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link41) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link41) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link42 link
+
+func (l *link42) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link42) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link42) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link42) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link42) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link42) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link42) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link42) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link43 link
+
+func (l *link43) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link43) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link43) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link43) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link43) Flush()                                       { (*link)(l).Flush() }
+func (l *link43) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link43) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link43) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link43) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link44 link
+
+func (l *link44) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link44) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link44) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link44) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link44) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link44) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link44) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link44) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link45 link
+
+func (l *link45) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link45) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link45) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link45) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link45) Flush()                                       { (*link)(l).Flush() }
+func (l *link45) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link45) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link45) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link45) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link46 link
+
+func (l *link46) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link46) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link46) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link46) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link46) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link46) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link46) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link46) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link46) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link47 link
+
+func (l *link47) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link47) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link47) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link47) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link47) Flush()                                       { (*link)(l).Flush() }
+func (l *link47) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link47) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link47) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link47) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link47) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link48 link
+
+func (l *link48) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link48) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link48) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link48) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link48) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link48) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link48) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link49 link
+
+func (l *link49) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link49) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link49) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link49) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link49) Flush()                                   { (*link)(l).Flush() }
+func (l *link49) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link49) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link49) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link50 link
+
+func (l *link50) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link50) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link50) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link50) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link50) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link50) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link50) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link50) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link51 link
+
+func (l *link51) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link51) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link51) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link51) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link51) Flush()                                   { (*link)(l).Flush() }
+func (l *link51) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link51) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link51) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link51) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link52 link
+
+func (l *link52) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link52) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link52) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link52) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link52) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link52) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link52) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link52) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link53 link
+
+func (l *link53) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link53) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link53) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link53) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link53) Flush()                                   { (*link)(l).Flush() }
+func (l *link53) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link53) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link53) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link53) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link54 link
+
+func (l *link54) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link54) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link54) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link54) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link54) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link54) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link54) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link54) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link54) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link55 link
+
+func (l *link55) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link55) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link55) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link55) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link55) Flush()                                   { (*link)(l).Flush() }
+func (l *link55) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link55) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link55) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link55) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link55) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+
+type link56 link
+
+func (l *link56) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link56) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link56) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link56) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link56) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link56) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link56) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link56) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link57 link
+
+func (l *link57) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link57) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link57) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link57) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link57) Flush()                                       { (*link)(l).Flush() }
+func (l *link57) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link57) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link57) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link57) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link58 link
+
+func (l *link58) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link58) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link58) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link58) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link58) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link58) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link58) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link58) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link58) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link59 link
+
+func (l *link59) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link59) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link59) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link59) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link59) Flush()                                       { (*link)(l).Flush() }
+func (l *link59) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link59) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link59) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link59) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link59) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link60 link
+
+func (l *link60) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link60) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link60) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link60) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link60) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link60) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link60) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link60) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link60) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link61 link
+
+func (l *link61) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link61) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link61) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link61) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link61) Flush()                                       { (*link)(l).Flush() }
+func (l *link61) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link61) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link61) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link61) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link61) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link62 link
+
+func (l *link62) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link62) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link62) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link62) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link62) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link62) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link62) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link62) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link62) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link62) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link63 link
+
+func (l *link63) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link63) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link63) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link63) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link63) Flush()                                       { (*link)(l).Flush() }
+func (l *link63) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link63) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link63) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link63) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link63) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link63) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+
+type link64 link
+
+func (l *link64) Header() http.Header         { return (*link)(l).Header() }
+func (l *link64) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link64) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link64) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link64) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link65 link
+
+func (l *link65) Header() http.Header         { return (*link)(l).Header() }
+func (l *link65) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link65) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link65) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link65) Flush()                      { (*link)(l).Flush() }
+func (l *link65) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link66 link
+
+func (l *link66) Header() http.Header         { return (*link)(l).Header() }
+func (l *link66) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link66) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link66) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link66) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link66) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link67 link
+
+func (l *link67) Header() http.Header         { return (*link)(l).Header() }
+func (l *link67) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link67) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link67) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link67) Flush()                      { (*link)(l).Flush() }
+func (l *link67) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link67) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link68 link
+
+func (l *link68) Header() http.Header         { return (*link)(l).Header() }
+func (l *link68) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link68) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link68) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link68) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link68) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link69 link
+
+func (l *link69) Header() http.Header         { return (*link)(l).Header() }
+func (l *link69) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link69) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link69) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link69) Flush()                      { (*link)(l).Flush() }
+func (l *link69) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link69) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link70 link
+
+func (l *link70) Header() http.Header         { return (*link)(l).Header() }
+func (l *link70) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link70) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link70) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link70) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link70) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link70) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link71 link
+
+func (l *link71) Header() http.Header         { return (*link)(l).Header() }
+func (l *link71) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link71) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link71) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link71) Flush()                      { (*link)(l).Flush() }
+func (l *link71) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link71) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link71) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+
+type link72 link
+
+func (l *link72) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link72) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link72) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link72) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link72) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link72) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link73 link
+
+func (l *link73) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link73) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link73) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link73) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link73) Flush()                                       { (*link)(l).Flush() }
+func (l *link73) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link73) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link74 link
+
+func (l *link74) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link74) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link74) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link74) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link74) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link74) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link74) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link75 link
+
+func (l *link75) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link75) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link75) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link75) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link75) Flush()                                       { (*link)(l).Flush() }
+func (l *link75) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link75) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link75) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link76 link
+
+func (l *link76) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link76) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link76) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link76) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link76) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link76) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link76) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link77 link
+
+func (l *link77) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link77) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link77) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link77) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link77) Flush()                                       { (*link)(l).Flush() }
+func (l *link77) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link77) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link77) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link78 link
+
+func (l *link78) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link78) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link78) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link78) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link78) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link78) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link78) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link78) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link79 link
+
+func (l *link79) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link79) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link79) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link79) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link79) Flush()                                       { (*link)(l).Flush() }
+func (l *link79) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link79) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link79) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link79) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link80 link
+
+func (l *link80) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link80) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link80) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link80) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link80) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link80) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link81 link
+
+func (l *link81) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link81) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link81) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link81) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link81) Flush()                                   { (*link)(l).Flush() }
+func (l *link81) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link81) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link82 link
+
+func (l *link82) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link82) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link82) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link82) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link82) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link82) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link82) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link83 link
+
+func (l *link83) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link83) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link83) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link83) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link83) Flush()                                   { (*link)(l).Flush() }
+func (l *link83) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link83) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link83) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link84 link
+
+func (l *link84) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link84) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link84) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link84) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link84) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link84) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link84) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link85 link
+
+func (l *link85) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link85) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link85) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link85) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link85) Flush()                                   { (*link)(l).Flush() }
+func (l *link85) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link85) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link85) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link86 link
+
+func (l *link86) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link86) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link86) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link86) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link86) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link86) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link86) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link86) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link87 link
+
+func (l *link87) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link87) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link87) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link87) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link87) Flush()                                   { (*link)(l).Flush() }
+func (l *link87) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link87) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link87) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link87) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link88 link
+
+func (l *link88) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link88) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link88) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link88) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link88) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link88) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link88) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link89 link
+
+func (l *link89) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link89) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link89) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link89) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link89) Flush()                                       { (*link)(l).Flush() }
+func (l *link89) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link89) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link89) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link90 link
+
+func (l *link90) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link90) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link90) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link90) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link90) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link90) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link90) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link90) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link91 link
+
+func (l *link91) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link91) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link91) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link91) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link91) Flush()                                       { (*link)(l).Flush() }
+func (l *link91) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link91) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link91) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link91) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link92 link
+
+func (l *link92) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link92) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link92) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link92) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link92) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link92) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link92) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link92) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link93 link
+
+func (l *link93) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link93) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link93) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link93) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link93) Flush()                                       { (*link)(l).Flush() }
+func (l *link93) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link93) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link93) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link93) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link94 link
+
+func (l *link94) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link94) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link94) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link94) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link94) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link94) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link94) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link94) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link94) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link95 link
+
+func (l *link95) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link95) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link95) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link95) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link95) Flush()                                       { (*link)(l).Flush() }
+func (l *link95) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link95) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link95) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link95) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link95) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link96 link
+
+func (l *link96) Header() http.Header                { return (*link)(l).Header() }
+func (l *link96) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link96) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link96) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link96) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link96) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link96) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link97 link
+
+func (l *link97) Header() http.Header                { return (*link)(l).Header() }
+func (l *link97) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link97) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link97) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link97) Flush()                             { (*link)(l).Flush() }
+func (l *link97) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link97) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link97) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link98 link
+
+func (l *link98) Header() http.Header                { return (*link)(l).Header() }
+func (l *link98) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link98) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link98) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link98) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link98) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link98) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link98) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link99 link
+
+func (l *link99) Header() http.Header                { return (*link)(l).Header() }
+func (l *link99) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link99) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link99) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link99) Flush()                             { (*link)(l).Flush() }
+func (l *link99) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link99) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link99) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link99) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link100 link
+
+func (l *link100) Header() http.Header                { return (*link)(l).Header() }
+func (l *link100) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link100) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link100) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link100) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link100) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link100) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link100) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link101 link
+
+func (l *link101) Header() http.Header                { return (*link)(l).Header() }
+func (l *link101) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link101) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link101) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link101) Flush()                             { (*link)(l).Flush() }
+func (l *link101) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link101) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link101) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link101) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link102 link
+
+func (l *link102) Header() http.Header                { return (*link)(l).Header() }
+func (l *link102) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link102) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link102) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link102) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link102) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link102) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link102) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link102) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link103 link
+
+func (l *link103) Header() http.Header                { return (*link)(l).Header() }
+func (l *link103) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link103) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link103) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link103) Flush()                             { (*link)(l).Flush() }
+func (l *link103) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link103) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link103) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link103) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link103) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+
+type link104 link
+
+func (l *link104) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link104) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link104) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link104) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link104) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link104) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link104) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link104) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link105 link
+
+func (l *link105) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link105) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link105) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link105) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link105) Flush()                                       { (*link)(l).Flush() }
+func (l *link105) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link105) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link105) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link105) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link106 link
+
+func (l *link106) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link106) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link106) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link106) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link106) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link106) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link106) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link106) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link106) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link107 link
+
+func (l *link107) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link107) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link107) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link107) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link107) Flush()                                       { (*link)(l).Flush() }
+func (l *link107) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link107) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link107) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link107) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link107) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link108 link
+
+func (l *link108) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link108) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link108) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link108) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link108) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link108) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link108) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link108) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link108) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link109 link
+
+func (l *link109) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link109) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link109) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link109) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link109) Flush()                                       { (*link)(l).Flush() }
+func (l *link109) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link109) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link109) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link109) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link109) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link110 link
+
+func (l *link110) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link110) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link110) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link110) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link110) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link110) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link110) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link110) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link110) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link110) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link111 link
+
+func (l *link111) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link111) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link111) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link111) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link111) Flush()                                       { (*link)(l).Flush() }
+func (l *link111) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link111) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link111) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link111) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link111) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link111) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link112 link
+
+func (l *link112) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link112) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link112) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link112) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link112) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link112) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link112) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link112) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link113 link
+
+func (l *link113) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link113) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link113) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link113) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link113) Flush()                                   { (*link)(l).Flush() }
+func (l *link113) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link113) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link113) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link113) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link114 link
+
+func (l *link114) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link114) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link114) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link114) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link114) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link114) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link114) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link114) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link114) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link115 link
+
+func (l *link115) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link115) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link115) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link115) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link115) Flush()                                   { (*link)(l).Flush() }
+func (l *link115) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link115) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link115) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link115) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link115) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link116 link
+
+func (l *link116) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link116) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link116) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link116) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link116) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link116) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link116) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link116) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link116) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link117 link
+
+func (l *link117) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link117) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link117) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link117) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link117) Flush()                                   { (*link)(l).Flush() }
+func (l *link117) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link117) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link117) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link117) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link117) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link118 link
+
+func (l *link118) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link118) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link118) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link118) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link118) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link118) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link118) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link118) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link118) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link118) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link119 link
+
+func (l *link119) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link119) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link119) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link119) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link119) Flush()                                   { (*link)(l).Flush() }
+func (l *link119) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link119) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link119) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link119) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link119) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link119) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+
+type link120 link
+
+func (l *link120) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link120) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link120) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link120) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link120) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link120) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link120) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link120) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link120) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link121 link
+
+func (l *link121) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link121) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link121) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link121) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link121) Flush()                                       { (*link)(l).Flush() }
+func (l *link121) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link121) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link121) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link121) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link121) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link122 link
+
+func (l *link122) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link122) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link122) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link122) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link122) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link122) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link122) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link122) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link122) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link122) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link123 link
+
+func (l *link123) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link123) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link123) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link123) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link123) Flush()                                       { (*link)(l).Flush() }
+func (l *link123) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link123) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link123) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link123) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link123) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link123) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link124 link
+
+func (l *link124) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link124) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link124) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link124) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link124) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link124) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link124) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link124) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link124) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link124) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link125 link
+
+func (l *link125) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link125) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link125) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link125) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link125) Flush()                                       { (*link)(l).Flush() }
+func (l *link125) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link125) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link125) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link125) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link125) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link125) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link126 link
+
+func (l *link126) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link126) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link126) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link126) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link126) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link126) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link126) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link126) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link126) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link126) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link126) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link127 link
+
+func (l *link127) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link127) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link127) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link127) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link127) Flush()                                       { (*link)(l).Flush() }
+func (l *link127) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link127) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link127) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link127) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link127) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link127) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link127) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+
+type link128 link
+
+func (l *link128) Header() http.Header         { return (*link)(l).Header() }
+func (l *link128) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link128) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link128) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link128) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link129 link
+
+func (l *link129) Header() http.Header         { return (*link)(l).Header() }
+func (l *link129) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link129) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link129) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link129) Flush()                      { (*link)(l).Flush() }
+func (l *link129) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link130 link
+
+func (l *link130) Header() http.Header         { return (*link)(l).Header() }
+func (l *link130) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link130) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link130) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link130) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link130) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link131 link
+
+func (l *link131) Header() http.Header         { return (*link)(l).Header() }
+func (l *link131) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link131) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link131) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link131) Flush()                      { (*link)(l).Flush() }
+func (l *link131) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link131) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link132 link
+
+func (l *link132) Header() http.Header         { return (*link)(l).Header() }
+func (l *link132) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link132) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link132) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link132) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link132) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link133 link
+
+func (l *link133) Header() http.Header         { return (*link)(l).Header() }
+func (l *link133) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link133) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link133) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link133) Flush()                      { (*link)(l).Flush() }
+func (l *link133) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link133) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link134 link
+
+func (l *link134) Header() http.Header         { return (*link)(l).Header() }
+func (l *link134) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link134) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link134) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link134) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link134) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link134) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link135 link
+
+func (l *link135) Header() http.Header         { return (*link)(l).Header() }
+func (l *link135) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link135) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link135) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link135) Flush()                      { (*link)(l).Flush() }
+func (l *link135) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link135) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link135) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link136 link
+
+func (l *link136) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link136) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link136) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link136) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link136) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link136) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link137 link
+
+func (l *link137) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link137) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link137) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link137) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link137) Flush()                                       { (*link)(l).Flush() }
+func (l *link137) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link137) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link138 link
+
+func (l *link138) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link138) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link138) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link138) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link138) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link138) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link138) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link139 link
+
+func (l *link139) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link139) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link139) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link139) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link139) Flush()                                       { (*link)(l).Flush() }
+func (l *link139) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link139) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link139) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link140 link
+
+func (l *link140) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link140) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link140) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link140) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link140) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link140) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link140) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link141 link
+
+func (l *link141) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link141) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link141) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link141) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link141) Flush()                                       { (*link)(l).Flush() }
+func (l *link141) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link141) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link141) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link142 link
+
+func (l *link142) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link142) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link142) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link142) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link142) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link142) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link142) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link142) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link143 link
+
+func (l *link143) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link143) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link143) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link143) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link143) Flush()                                       { (*link)(l).Flush() }
+func (l *link143) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link143) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link143) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link143) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link144 link
+
+func (l *link144) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link144) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link144) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link144) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link144) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link144) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link145 link
+
+func (l *link145) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link145) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link145) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link145) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link145) Flush()                                   { (*link)(l).Flush() }
+func (l *link145) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link145) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link146 link
+
+func (l *link146) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link146) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link146) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link146) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link146) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link146) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link146) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link147 link
+
+func (l *link147) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link147) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link147) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link147) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link147) Flush()                                   { (*link)(l).Flush() }
+func (l *link147) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link147) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link147) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link148 link
+
+func (l *link148) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link148) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link148) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link148) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link148) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link148) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link148) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link149 link
+
+func (l *link149) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link149) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link149) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link149) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link149) Flush()                                   { (*link)(l).Flush() }
+func (l *link149) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link149) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link149) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link150 link
+
+func (l *link150) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link150) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link150) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link150) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link150) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link150) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link150) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link150) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link151 link
+
+func (l *link151) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link151) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link151) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link151) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link151) Flush()                                   { (*link)(l).Flush() }
+func (l *link151) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link151) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link151) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link151) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link152 link
+
+func (l *link152) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link152) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link152) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link152) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link152) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link152) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link152) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link153 link
+
+func (l *link153) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link153) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link153) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link153) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link153) Flush()                                       { (*link)(l).Flush() }
+func (l *link153) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link153) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link153) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link154 link
+
+func (l *link154) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link154) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link154) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link154) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link154) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link154) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link154) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link154) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link155 link
+
+func (l *link155) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link155) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link155) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link155) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link155) Flush()                                       { (*link)(l).Flush() }
+func (l *link155) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link155) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link155) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link155) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link156 link
+
+func (l *link156) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link156) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link156) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link156) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link156) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link156) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link156) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link156) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link157 link
+
+func (l *link157) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link157) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link157) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link157) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link157) Flush()                                       { (*link)(l).Flush() }
+func (l *link157) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link157) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link157) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link157) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link158 link
+
+func (l *link158) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link158) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link158) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link158) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link158) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link158) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link158) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link158) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link158) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link159 link
+
+func (l *link159) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link159) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link159) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link159) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link159) Flush()                                       { (*link)(l).Flush() }
+func (l *link159) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link159) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link159) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link159) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link159) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link160 link
+
+func (l *link160) Header() http.Header                { return (*link)(l).Header() }
+func (l *link160) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link160) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link160) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link160) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link160) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link160) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link161 link
+
+func (l *link161) Header() http.Header                { return (*link)(l).Header() }
+func (l *link161) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link161) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link161) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link161) Flush()                             { (*link)(l).Flush() }
+func (l *link161) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link161) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link161) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link162 link
+
+func (l *link162) Header() http.Header                { return (*link)(l).Header() }
+func (l *link162) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link162) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link162) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link162) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link162) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link162) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link162) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link163 link
+
+func (l *link163) Header() http.Header                { return (*link)(l).Header() }
+func (l *link163) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link163) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link163) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link163) Flush()                             { (*link)(l).Flush() }
+func (l *link163) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link163) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link163) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link163) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link164 link
+
+func (l *link164) Header() http.Header                { return (*link)(l).Header() }
+func (l *link164) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link164) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link164) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link164) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link164) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link164) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link164) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link165 link
+
+func (l *link165) Header() http.Header                { return (*link)(l).Header() }
+func (l *link165) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link165) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link165) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link165) Flush()                             { (*link)(l).Flush() }
+func (l *link165) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link165) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link165) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link165) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link166 link
+
+func (l *link166) Header() http.Header                { return (*link)(l).Header() }
+func (l *link166) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link166) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link166) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link166) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link166) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link166) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link166) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link166) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link167 link
+
+func (l *link167) Header() http.Header                { return (*link)(l).Header() }
+func (l *link167) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link167) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link167) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link167) Flush()                             { (*link)(l).Flush() }
+func (l *link167) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link167) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link167) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link167) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link167) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link168 link
+
+func (l *link168) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link168) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link168) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link168) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link168) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link168) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link168) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link168) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link169 link
+
+func (l *link169) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link169) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link169) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link169) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link169) Flush()                                       { (*link)(l).Flush() }
+func (l *link169) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link169) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link169) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link169) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link170 link
+
+func (l *link170) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link170) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link170) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link170) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link170) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link170) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link170) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link170) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link170) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link171 link
+
+func (l *link171) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link171) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link171) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link171) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link171) Flush()                                       { (*link)(l).Flush() }
+func (l *link171) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link171) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link171) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link171) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link171) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link172 link
+
+func (l *link172) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link172) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link172) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link172) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link172) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link172) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link172) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link172) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link172) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link173 link
+
+func (l *link173) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link173) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link173) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link173) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link173) Flush()                                       { (*link)(l).Flush() }
+func (l *link173) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link173) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link173) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link173) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link173) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link174 link
+
+func (l *link174) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link174) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link174) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link174) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link174) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link174) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link174) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link174) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link174) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link174) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link175 link
+
+func (l *link175) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link175) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link175) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link175) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link175) Flush()                                       { (*link)(l).Flush() }
+func (l *link175) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link175) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link175) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link175) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link175) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link175) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link176 link
+
+func (l *link176) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link176) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link176) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link176) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link176) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link176) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link176) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link176) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link177 link
+
+func (l *link177) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link177) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link177) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link177) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link177) Flush()                                   { (*link)(l).Flush() }
+func (l *link177) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link177) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link177) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link177) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link178 link
+
+func (l *link178) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link178) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link178) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link178) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link178) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link178) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link178) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link178) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link178) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link179 link
+
+func (l *link179) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link179) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link179) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link179) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link179) Flush()                                   { (*link)(l).Flush() }
+func (l *link179) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link179) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link179) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link179) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link179) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link180 link
+
+func (l *link180) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link180) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link180) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link180) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link180) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link180) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link180) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link180) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link180) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link181 link
+
+func (l *link181) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link181) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link181) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link181) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link181) Flush()                                   { (*link)(l).Flush() }
+func (l *link181) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link181) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link181) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link181) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link181) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link182 link
+
+func (l *link182) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link182) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link182) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link182) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link182) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link182) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link182) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link182) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link182) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link182) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link183 link
+
+func (l *link183) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link183) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link183) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link183) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link183) Flush()                                   { (*link)(l).Flush() }
+func (l *link183) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link183) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link183) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link183) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link183) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link183) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link184 link
+
+func (l *link184) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link184) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link184) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link184) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link184) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link184) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link184) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link184) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link184) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link185 link
+
+func (l *link185) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link185) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link185) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link185) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link185) Flush()                                       { (*link)(l).Flush() }
+func (l *link185) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link185) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link185) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link185) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link185) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link186 link
+
+func (l *link186) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link186) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link186) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link186) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link186) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link186) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link186) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link186) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link186) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link186) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link187 link
+
+func (l *link187) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link187) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link187) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link187) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link187) Flush()                                       { (*link)(l).Flush() }
+func (l *link187) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link187) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link187) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link187) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link187) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link187) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link188 link
+
+func (l *link188) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link188) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link188) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link188) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link188) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link188) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link188) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link188) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link188) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link188) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link189 link
+
+func (l *link189) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link189) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link189) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link189) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link189) Flush()                                       { (*link)(l).Flush() }
+func (l *link189) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link189) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link189) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link189) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link189) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link189) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link190 link
+
+func (l *link190) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link190) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link190) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link190) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link190) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link190) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link190) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link190) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link190) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link190) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link190) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link191 link
+
+func (l *link191) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link191) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link191) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link191) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link191) Flush()                                       { (*link)(l).Flush() }
+func (l *link191) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link191) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link191) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link191) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link191) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link191) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link191) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link192 link
+
+func (l *link192) Header() http.Header         { return (*link)(l).Header() }
+func (l *link192) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link192) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link192) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link192) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link192) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link193 link
+
+func (l *link193) Header() http.Header         { return (*link)(l).Header() }
+func (l *link193) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link193) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link193) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link193) Flush()                      { (*link)(l).Flush() }
+func (l *link193) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link193) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link194 link
+
+func (l *link194) Header() http.Header         { return (*link)(l).Header() }
+func (l *link194) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link194) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link194) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link194) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link194) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link194) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link195 link
+
+func (l *link195) Header() http.Header         { return (*link)(l).Header() }
+func (l *link195) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link195) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link195) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link195) Flush()                      { (*link)(l).Flush() }
+func (l *link195) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link195) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link195) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link196 link
+
+func (l *link196) Header() http.Header         { return (*link)(l).Header() }
+func (l *link196) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link196) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link196) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link196) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link196) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link196) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link197 link
+
+func (l *link197) Header() http.Header         { return (*link)(l).Header() }
+func (l *link197) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link197) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link197) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link197) Flush()                      { (*link)(l).Flush() }
+func (l *link197) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link197) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link197) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link198 link
+
+func (l *link198) Header() http.Header         { return (*link)(l).Header() }
+func (l *link198) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link198) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link198) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link198) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link198) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link198) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link198) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link199 link
+
+func (l *link199) Header() http.Header         { return (*link)(l).Header() }
+func (l *link199) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link199) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link199) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link199) Flush()                      { (*link)(l).Flush() }
+func (l *link199) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link199) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link199) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link199) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link200 link
+
+func (l *link200) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link200) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link200) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link200) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link200) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link200) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link200) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link201 link
+
+func (l *link201) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link201) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link201) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link201) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link201) Flush()                                       { (*link)(l).Flush() }
+func (l *link201) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link201) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link201) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link202 link
+
+func (l *link202) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link202) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link202) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link202) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link202) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link202) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link202) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link202) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link203 link
+
+func (l *link203) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link203) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link203) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link203) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link203) Flush()                                       { (*link)(l).Flush() }
+func (l *link203) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link203) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link203) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link203) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link204 link
+
+func (l *link204) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link204) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link204) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link204) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link204) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link204) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link204) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link204) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link205 link
+
+func (l *link205) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link205) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link205) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link205) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link205) Flush()                                       { (*link)(l).Flush() }
+func (l *link205) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link205) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link205) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link205) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link206 link
+
+func (l *link206) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link206) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link206) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link206) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link206) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link206) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link206) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link206) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link206) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link207 link
+
+func (l *link207) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link207) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link207) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link207) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link207) Flush()                                       { (*link)(l).Flush() }
+func (l *link207) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link207) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link207) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link207) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link207) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link208 link
+
+func (l *link208) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link208) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link208) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link208) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link208) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link208) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link208) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link209 link
+
+func (l *link209) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link209) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link209) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link209) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link209) Flush()                                   { (*link)(l).Flush() }
+func (l *link209) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link209) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link209) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link210 link
+
+func (l *link210) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link210) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link210) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link210) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link210) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link210) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link210) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link210) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link211 link
+
+func (l *link211) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link211) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link211) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link211) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link211) Flush()                                   { (*link)(l).Flush() }
+func (l *link211) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link211) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link211) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link211) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link212 link
+
+func (l *link212) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link212) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link212) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link212) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link212) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link212) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link212) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link212) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link213 link
+
+func (l *link213) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link213) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link213) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link213) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link213) Flush()                                   { (*link)(l).Flush() }
+func (l *link213) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link213) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link213) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link213) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link214 link
+
+func (l *link214) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link214) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link214) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link214) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link214) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link214) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link214) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link214) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link214) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link215 link
+
+func (l *link215) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link215) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link215) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link215) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link215) Flush()                                   { (*link)(l).Flush() }
+func (l *link215) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link215) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link215) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link215) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link215) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link216 link
+
+func (l *link216) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link216) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link216) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link216) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link216) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link216) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link216) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link216) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link217 link
+
+func (l *link217) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link217) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link217) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link217) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link217) Flush()                                       { (*link)(l).Flush() }
+func (l *link217) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link217) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link217) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link217) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link218 link
+
+func (l *link218) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link218) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link218) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link218) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link218) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link218) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link218) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link218) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link218) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link219 link
+
+func (l *link219) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link219) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link219) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link219) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link219) Flush()                                       { (*link)(l).Flush() }
+func (l *link219) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link219) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link219) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link219) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link219) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link220 link
+
+func (l *link220) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link220) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link220) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link220) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link220) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link220) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link220) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link220) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link220) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link221 link
+
+func (l *link221) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link221) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link221) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link221) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link221) Flush()                                       { (*link)(l).Flush() }
+func (l *link221) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link221) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link221) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link221) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link221) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link222 link
+
+func (l *link222) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link222) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link222) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link222) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link222) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link222) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link222) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link222) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link222) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link222) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link223 link
+
+func (l *link223) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link223) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link223) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link223) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link223) Flush()                                       { (*link)(l).Flush() }
+func (l *link223) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link223) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link223) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link223) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link223) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link223) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link224 link
+
+func (l *link224) Header() http.Header                { return (*link)(l).Header() }
+func (l *link224) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link224) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link224) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link224) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link224) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link224) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link224) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link225 link
+
+func (l *link225) Header() http.Header                { return (*link)(l).Header() }
+func (l *link225) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link225) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link225) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link225) Flush()                             { (*link)(l).Flush() }
+func (l *link225) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link225) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link225) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link225) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link226 link
+
+func (l *link226) Header() http.Header                { return (*link)(l).Header() }
+func (l *link226) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link226) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link226) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link226) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link226) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link226) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link226) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link226) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link227 link
+
+func (l *link227) Header() http.Header                { return (*link)(l).Header() }
+func (l *link227) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link227) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link227) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link227) Flush()                             { (*link)(l).Flush() }
+func (l *link227) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link227) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link227) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link227) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link227) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link228 link
+
+func (l *link228) Header() http.Header                { return (*link)(l).Header() }
+func (l *link228) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link228) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link228) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link228) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link228) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link228) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link228) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link228) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link229 link
+
+func (l *link229) Header() http.Header                { return (*link)(l).Header() }
+func (l *link229) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link229) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link229) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link229) Flush()                             { (*link)(l).Flush() }
+func (l *link229) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link229) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link229) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link229) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link229) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link230 link
+
+func (l *link230) Header() http.Header                { return (*link)(l).Header() }
+func (l *link230) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link230) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link230) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link230) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link230) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link230) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link230) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link230) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link230) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link231 link
+
+func (l *link231) Header() http.Header                { return (*link)(l).Header() }
+func (l *link231) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link231) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link231) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link231) Flush()                             { (*link)(l).Flush() }
+func (l *link231) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link231) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link231) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link231) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link231) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link231) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link232 link
+
+func (l *link232) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link232) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link232) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link232) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link232) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link232) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link232) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link232) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link232) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link233 link
+
+func (l *link233) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link233) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link233) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link233) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link233) Flush()                                       { (*link)(l).Flush() }
+func (l *link233) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link233) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link233) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link233) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link233) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link234 link
+
+func (l *link234) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link234) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link234) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link234) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link234) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link234) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link234) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link234) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link234) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link234) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link235 link
+
+func (l *link235) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link235) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link235) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link235) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link235) Flush()                                       { (*link)(l).Flush() }
+func (l *link235) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link235) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link235) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link235) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link235) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link235) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link236 link
+
+func (l *link236) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link236) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link236) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link236) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link236) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link236) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link236) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link236) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link236) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link236) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link237 link
+
+func (l *link237) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link237) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link237) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link237) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link237) Flush()                                       { (*link)(l).Flush() }
+func (l *link237) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link237) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link237) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link237) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link237) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link237) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link238 link
+
+func (l *link238) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link238) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link238) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link238) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link238) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link238) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link238) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link238) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link238) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link238) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link238) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link239 link
+
+func (l *link239) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link239) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link239) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link239) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link239) Flush()                                       { (*link)(l).Flush() }
+func (l *link239) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link239) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link239) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link239) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link239) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link239) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link239) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link240 link
+
+func (l *link240) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link240) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link240) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link240) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link240) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link240) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link240) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link240) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link240) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link241 link
+
+func (l *link241) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link241) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link241) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link241) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link241) Flush()                                   { (*link)(l).Flush() }
+func (l *link241) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link241) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link241) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link241) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link241) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link242 link
+
+func (l *link242) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link242) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link242) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link242) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link242) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link242) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link242) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link242) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link242) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link242) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link243 link
+
+func (l *link243) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link243) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link243) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link243) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link243) Flush()                                   { (*link)(l).Flush() }
+func (l *link243) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link243) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link243) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link243) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link243) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link243) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link244 link
+
+func (l *link244) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link244) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link244) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link244) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link244) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link244) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link244) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link244) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link244) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link244) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link245 link
+
+func (l *link245) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link245) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link245) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link245) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link245) Flush()                                   { (*link)(l).Flush() }
+func (l *link245) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link245) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link245) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link245) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link245) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link245) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link246 link
+
+func (l *link246) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link246) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link246) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link246) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link246) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link246) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link246) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link246) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link246) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link246) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link246) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link247 link
+
+func (l *link247) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link247) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link247) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link247) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link247) Flush()                                   { (*link)(l).Flush() }
+func (l *link247) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link247) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link247) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link247) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link247) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link247) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link247) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link248 link
+
+func (l *link248) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link248) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link248) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link248) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link248) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link248) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link248) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link248) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link248) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link248) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link249 link
+
+func (l *link249) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link249) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link249) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link249) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link249) Flush()                                       { (*link)(l).Flush() }
+func (l *link249) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link249) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link249) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link249) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link249) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link249) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link250 link
+
+func (l *link250) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link250) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link250) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link250) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link250) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link250) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link250) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link250) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link250) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link250) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link250) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link251 link
+
+func (l *link251) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link251) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link251) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link251) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link251) Flush()                                       { (*link)(l).Flush() }
+func (l *link251) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link251) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link251) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link251) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link251) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link251) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link251) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link252 link
+
+func (l *link252) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link252) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link252) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link252) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link252) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link252) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link252) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link252) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link252) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link252) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link252) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link253 link
+
+func (l *link253) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link253) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link253) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link253) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link253) Flush()                                       { (*link)(l).Flush() }
+func (l *link253) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link253) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link253) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link253) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link253) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link253) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link253) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link254 link
+
+func (l *link254) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link254) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link254) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link254) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link254) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link254) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link254) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link254) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link254) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link254) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link254) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link254) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link255 link
+
+func (l *link255) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link255) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link255) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link255) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link255) Flush()                                       { (*link)(l).Flush() }
+func (l *link255) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link255) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link255) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link255) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link255) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link255) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link255) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link255) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+
+type link256 link
+
+func (l *link256) Header() http.Header               { return (*link)(l).Header() }
+func (l *link256) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link256) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link256) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link256) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link257 link
+
+func (l *link257) Header() http.Header               { return (*link)(l).Header() }
+func (l *link257) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link257) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link257) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link257) Flush()                            { (*link)(l).Flush() }
+func (l *link257) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link258 link
+
+func (l *link258) Header() http.Header               { return (*link)(l).Header() }
+func (l *link258) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link258) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link258) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link258) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link258) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link259 link
+
+func (l *link259) Header() http.Header               { return (*link)(l).Header() }
+func (l *link259) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link259) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link259) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link259) Flush()                            { (*link)(l).Flush() }
+func (l *link259) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link259) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link260 link
+
+func (l *link260) Header() http.Header               { return (*link)(l).Header() }
+func (l *link260) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link260) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link260) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link260) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link260) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link261 link
+
+func (l *link261) Header() http.Header               { return (*link)(l).Header() }
+func (l *link261) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link261) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link261) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link261) Flush()                            { (*link)(l).Flush() }
+func (l *link261) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link261) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link262 link
+
+func (l *link262) Header() http.Header               { return (*link)(l).Header() }
+func (l *link262) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link262) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link262) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link262) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link262) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link262) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link263 link
+
+func (l *link263) Header() http.Header               { return (*link)(l).Header() }
+func (l *link263) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link263) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link263) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link263) Flush()                            { (*link)(l).Flush() }
+func (l *link263) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link263) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link263) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link264 link
+
+func (l *link264) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link264) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link264) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link264) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link264) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link264) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link265 link
+
+func (l *link265) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link265) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link265) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link265) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link265) Flush()                                       { (*link)(l).Flush() }
+func (l *link265) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link265) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link266 link
+
+func (l *link266) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link266) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link266) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link266) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link266) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link266) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link266) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link267 link
+
+func (l *link267) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link267) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link267) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link267) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link267) Flush()                                       { (*link)(l).Flush() }
+func (l *link267) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link267) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link267) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link268 link
+
+func (l *link268) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link268) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link268) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link268) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link268) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link268) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link268) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link269 link
+
+func (l *link269) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link269) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link269) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link269) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link269) Flush()                                       { (*link)(l).Flush() }
+func (l *link269) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link269) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link269) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link270 link
+
+func (l *link270) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link270) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link270) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link270) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link270) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link270) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link270) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link270) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link271 link
+
+func (l *link271) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link271) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link271) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link271) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link271) Flush()                                       { (*link)(l).Flush() }
+func (l *link271) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link271) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link271) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link271) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link272 link
+
+func (l *link272) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link272) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link272) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link272) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link272) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link272) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link273 link
+
+func (l *link273) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link273) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link273) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link273) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link273) Flush()                                   { (*link)(l).Flush() }
+func (l *link273) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link273) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link274 link
+
+func (l *link274) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link274) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link274) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link274) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link274) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link274) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link274) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link275 link
+
+func (l *link275) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link275) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link275) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link275) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link275) Flush()                                   { (*link)(l).Flush() }
+func (l *link275) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link275) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link275) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link276 link
+
+func (l *link276) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link276) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link276) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link276) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link276) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link276) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link276) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link277 link
+
+func (l *link277) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link277) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link277) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link277) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link277) Flush()                                   { (*link)(l).Flush() }
+func (l *link277) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link277) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link277) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link278 link
+
+func (l *link278) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link278) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link278) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link278) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link278) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link278) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link278) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link278) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link279 link
+
+func (l *link279) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link279) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link279) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link279) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link279) Flush()                                   { (*link)(l).Flush() }
+func (l *link279) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link279) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link279) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link279) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link280 link
+
+func (l *link280) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link280) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link280) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link280) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link280) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link280) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link280) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link281 link
+
+func (l *link281) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link281) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link281) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link281) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link281) Flush()                                       { (*link)(l).Flush() }
+func (l *link281) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link281) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link281) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link282 link
+
+func (l *link282) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link282) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link282) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link282) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link282) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link282) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link282) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link282) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link283 link
+
+func (l *link283) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link283) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link283) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link283) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link283) Flush()                                       { (*link)(l).Flush() }
+func (l *link283) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link283) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link283) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link283) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link284 link
+
+func (l *link284) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link284) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link284) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link284) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link284) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link284) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link284) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link284) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link285 link
+
+func (l *link285) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link285) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link285) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link285) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link285) Flush()                                       { (*link)(l).Flush() }
+func (l *link285) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link285) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link285) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link285) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link286 link
+
+func (l *link286) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link286) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link286) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link286) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link286) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link286) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link286) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link286) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link286) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link287 link
+
+func (l *link287) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link287) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link287) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link287) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link287) Flush()                                       { (*link)(l).Flush() }
+func (l *link287) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link287) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link287) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link287) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link287) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link288 link
+
+func (l *link288) Header() http.Header                { return (*link)(l).Header() }
+func (l *link288) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link288) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link288) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link288) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link288) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link288) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link289 link
+
+func (l *link289) Header() http.Header                { return (*link)(l).Header() }
+func (l *link289) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link289) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link289) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link289) Flush()                             { (*link)(l).Flush() }
+func (l *link289) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link289) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link289) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link290 link
+
+func (l *link290) Header() http.Header                { return (*link)(l).Header() }
+func (l *link290) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link290) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link290) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link290) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link290) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link290) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link290) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link291 link
+
+func (l *link291) Header() http.Header                { return (*link)(l).Header() }
+func (l *link291) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link291) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link291) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link291) Flush()                             { (*link)(l).Flush() }
+func (l *link291) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link291) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link291) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link291) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link292 link
+
+func (l *link292) Header() http.Header                { return (*link)(l).Header() }
+func (l *link292) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link292) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link292) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link292) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link292) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link292) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link292) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link293 link
+
+func (l *link293) Header() http.Header                { return (*link)(l).Header() }
+func (l *link293) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link293) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link293) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link293) Flush()                             { (*link)(l).Flush() }
+func (l *link293) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link293) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link293) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link293) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link294 link
+
+func (l *link294) Header() http.Header                { return (*link)(l).Header() }
+func (l *link294) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link294) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link294) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link294) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link294) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link294) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link294) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link294) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link295 link
+
+func (l *link295) Header() http.Header                { return (*link)(l).Header() }
+func (l *link295) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link295) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link295) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link295) Flush()                             { (*link)(l).Flush() }
+func (l *link295) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link295) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link295) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link295) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link295) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link296 link
+
+func (l *link296) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link296) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link296) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link296) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link296) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link296) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link296) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link296) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link297 link
+
+func (l *link297) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link297) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link297) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link297) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link297) Flush()                                       { (*link)(l).Flush() }
+func (l *link297) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link297) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link297) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link297) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link298 link
+
+func (l *link298) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link298) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link298) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link298) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link298) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link298) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link298) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link298) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link298) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link299 link
+
+func (l *link299) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link299) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link299) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link299) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link299) Flush()                                       { (*link)(l).Flush() }
+func (l *link299) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link299) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link299) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link299) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link299) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link300 link
+
+func (l *link300) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link300) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link300) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link300) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link300) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link300) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link300) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link300) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link300) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link301 link
+
+func (l *link301) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link301) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link301) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link301) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link301) Flush()                                       { (*link)(l).Flush() }
+func (l *link301) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link301) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link301) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link301) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link301) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link302 link
+
+func (l *link302) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link302) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link302) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link302) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link302) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link302) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link302) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link302) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link302) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link302) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link303 link
+
+func (l *link303) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link303) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link303) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link303) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link303) Flush()                                       { (*link)(l).Flush() }
+func (l *link303) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link303) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link303) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link303) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link303) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link303) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link304 link
+
+func (l *link304) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link304) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link304) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link304) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link304) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link304) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link304) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link304) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link305 link
+
+func (l *link305) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link305) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link305) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link305) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link305) Flush()                                   { (*link)(l).Flush() }
+func (l *link305) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link305) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link305) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link305) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link306 link
+
+func (l *link306) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link306) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link306) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link306) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link306) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link306) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link306) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link306) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link306) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link307 link
+
+func (l *link307) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link307) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link307) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link307) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link307) Flush()                                   { (*link)(l).Flush() }
+func (l *link307) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link307) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link307) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link307) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link307) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link308 link
+
+func (l *link308) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link308) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link308) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link308) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link308) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link308) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link308) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link308) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link308) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link309 link
+
+func (l *link309) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link309) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link309) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link309) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link309) Flush()                                   { (*link)(l).Flush() }
+func (l *link309) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link309) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link309) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link309) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link309) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link310 link
+
+func (l *link310) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link310) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link310) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link310) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link310) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link310) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link310) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link310) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link310) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link310) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link311 link
+
+func (l *link311) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link311) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link311) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link311) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link311) Flush()                                   { (*link)(l).Flush() }
+func (l *link311) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link311) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link311) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link311) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link311) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link311) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link312 link
+
+func (l *link312) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link312) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link312) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link312) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link312) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link312) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link312) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link312) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link312) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link313 link
+
+func (l *link313) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link313) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link313) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link313) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link313) Flush()                                       { (*link)(l).Flush() }
+func (l *link313) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link313) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link313) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link313) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link313) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link314 link
+
+func (l *link314) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link314) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link314) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link314) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link314) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link314) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link314) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link314) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link314) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link314) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link315 link
+
+func (l *link315) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link315) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link315) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link315) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link315) Flush()                                       { (*link)(l).Flush() }
+func (l *link315) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link315) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link315) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link315) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link315) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link315) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link316 link
+
+func (l *link316) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link316) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link316) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link316) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link316) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link316) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link316) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link316) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link316) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link316) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link317 link
+
+func (l *link317) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link317) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link317) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link317) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link317) Flush()                                       { (*link)(l).Flush() }
+func (l *link317) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link317) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link317) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link317) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link317) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link317) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link318 link
+
+func (l *link318) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link318) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link318) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link318) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link318) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link318) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link318) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link318) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link318) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link318) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link318) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link319 link
+
+func (l *link319) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link319) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link319) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link319) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link319) Flush()                                       { (*link)(l).Flush() }
+func (l *link319) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link319) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link319) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link319) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link319) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link319) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link319) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link320 link
+
+func (l *link320) Header() http.Header               { return (*link)(l).Header() }
+func (l *link320) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link320) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link320) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link320) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link320) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link321 link
+
+func (l *link321) Header() http.Header               { return (*link)(l).Header() }
+func (l *link321) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link321) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link321) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link321) Flush()                            { (*link)(l).Flush() }
+func (l *link321) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link321) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link322 link
+
+func (l *link322) Header() http.Header               { return (*link)(l).Header() }
+func (l *link322) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link322) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link322) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link322) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link322) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link322) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link323 link
+
+func (l *link323) Header() http.Header               { return (*link)(l).Header() }
+func (l *link323) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link323) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link323) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link323) Flush()                            { (*link)(l).Flush() }
+func (l *link323) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link323) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link323) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link324 link
+
+func (l *link324) Header() http.Header               { return (*link)(l).Header() }
+func (l *link324) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link324) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link324) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link324) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link324) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link324) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link325 link
+
+func (l *link325) Header() http.Header               { return (*link)(l).Header() }
+func (l *link325) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link325) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link325) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link325) Flush()                            { (*link)(l).Flush() }
+func (l *link325) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link325) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link325) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link326 link
+
+func (l *link326) Header() http.Header               { return (*link)(l).Header() }
+func (l *link326) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link326) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link326) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link326) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link326) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link326) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link326) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link327 link
+
+func (l *link327) Header() http.Header               { return (*link)(l).Header() }
+func (l *link327) WriteHeader(status int)            { (*link)(l).WriteHeader(status) }
+func (l *link327) Write(p []byte) (int, error)       { return (*link)(l).Write(p) }
+func (l *link327) Unwrap() http.ResponseWriter       { return (*link)(l).Unwrap() }
+func (l *link327) Flush()                            { (*link)(l).Flush() }
+func (l *link327) FlushError() error                 { return (*link)(l).FlushError() }
+func (l *link327) CloseNotify() <-chan bool          { return (*link)(l).CloseNotify() }
+func (l *link327) EnableFullDuplex() error           { return (*link)(l).EnableFullDuplex() }
+func (l *link327) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link328 link
+
+func (l *link328) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link328) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link328) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link328) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link328) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link328) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link328) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link329 link
+
+func (l *link329) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link329) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link329) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link329) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link329) Flush()                                       { (*link)(l).Flush() }
+func (l *link329) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link329) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link329) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link330 link
+
+func (l *link330) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link330) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link330) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link330) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link330) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link330) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link330) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link330) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link331 link
+
+func (l *link331) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link331) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link331) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link331) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link331) Flush()                                       { (*link)(l).Flush() }
+func (l *link331) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link331) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link331) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link331) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link332 link
+
+func (l *link332) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link332) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link332) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link332) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link332) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link332) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link332) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link332) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link333 link
+
+func (l *link333) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link333) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link333) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link333) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link333) Flush()                                       { (*link)(l).Flush() }
+func (l *link333) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link333) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link333) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link333) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link334 link
+
+func (l *link334) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link334) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link334) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link334) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link334) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link334) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link334) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link334) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link334) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link335 link
+
+func (l *link335) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link335) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link335) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link335) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link335) Flush()                                       { (*link)(l).Flush() }
+func (l *link335) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link335) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link335) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link335) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link335) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link336 link
+
+func (l *link336) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link336) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link336) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link336) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link336) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link336) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link336) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link337 link
+
+func (l *link337) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link337) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link337) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link337) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link337) Flush()                                   { (*link)(l).Flush() }
+func (l *link337) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link337) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link337) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link338 link
+
+func (l *link338) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link338) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link338) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link338) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link338) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link338) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link338) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link338) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link339 link
+
+func (l *link339) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link339) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link339) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link339) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link339) Flush()                                   { (*link)(l).Flush() }
+func (l *link339) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link339) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link339) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link339) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link340 link
+
+func (l *link340) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link340) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link340) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link340) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link340) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link340) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link340) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link340) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link341 link
+
+func (l *link341) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link341) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link341) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link341) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link341) Flush()                                   { (*link)(l).Flush() }
+func (l *link341) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link341) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link341) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link341) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link342 link
+
+func (l *link342) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link342) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link342) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link342) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link342) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link342) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link342) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link342) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link342) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link343 link
+
+func (l *link343) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link343) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link343) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link343) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link343) Flush()                                   { (*link)(l).Flush() }
+func (l *link343) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link343) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link343) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link343) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link343) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link344 link
+
+func (l *link344) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link344) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link344) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link344) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link344) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link344) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link344) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link344) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link345 link
+
+func (l *link345) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link345) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link345) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link345) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link345) Flush()                                       { (*link)(l).Flush() }
+func (l *link345) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link345) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link345) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link345) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link346 link
+
+func (l *link346) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link346) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link346) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link346) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link346) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link346) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link346) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link346) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link346) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link347 link
+
+func (l *link347) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link347) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link347) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link347) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link347) Flush()                                       { (*link)(l).Flush() }
+func (l *link347) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link347) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link347) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link347) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link347) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link348 link
+
+func (l *link348) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link348) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link348) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link348) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link348) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link348) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link348) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link348) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link348) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link349 link
+
+func (l *link349) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link349) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link349) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link349) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link349) Flush()                                       { (*link)(l).Flush() }
+func (l *link349) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link349) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link349) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link349) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link349) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link350 link
+
+func (l *link350) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link350) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link350) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link350) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link350) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link350) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link350) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link350) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link350) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link350) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link351 link
+
+func (l *link351) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link351) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link351) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link351) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link351) Flush()                                       { (*link)(l).Flush() }
+func (l *link351) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link351) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link351) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link351) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link351) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link351) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link352 link
+
+func (l *link352) Header() http.Header                { return (*link)(l).Header() }
+func (l *link352) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link352) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link352) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link352) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link352) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link352) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link352) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link353 link
+
+func (l *link353) Header() http.Header                { return (*link)(l).Header() }
+func (l *link353) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link353) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link353) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link353) Flush()                             { (*link)(l).Flush() }
+func (l *link353) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link353) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link353) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link353) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link354 link
+
+func (l *link354) Header() http.Header                { return (*link)(l).Header() }
+func (l *link354) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link354) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link354) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link354) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link354) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link354) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link354) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link354) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link355 link
+
+func (l *link355) Header() http.Header                { return (*link)(l).Header() }
+func (l *link355) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link355) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link355) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link355) Flush()                             { (*link)(l).Flush() }
+func (l *link355) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link355) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link355) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link355) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link355) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link356 link
+
+func (l *link356) Header() http.Header                { return (*link)(l).Header() }
+func (l *link356) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link356) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link356) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link356) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link356) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link356) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link356) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link356) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link357 link
+
+func (l *link357) Header() http.Header                { return (*link)(l).Header() }
+func (l *link357) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link357) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link357) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link357) Flush()                             { (*link)(l).Flush() }
+func (l *link357) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link357) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link357) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link357) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link357) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link358 link
+
+func (l *link358) Header() http.Header                { return (*link)(l).Header() }
+func (l *link358) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link358) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link358) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link358) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link358) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link358) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link358) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link358) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link358) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link359 link
+
+func (l *link359) Header() http.Header                { return (*link)(l).Header() }
+func (l *link359) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link359) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link359) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link359) Flush()                             { (*link)(l).Flush() }
+func (l *link359) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link359) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link359) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link359) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link359) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link359) WriteString(s string) (int, error)  { return (*link)(l).WriteString(s) }
+
+type link360 link
+
+func (l *link360) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link360) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link360) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link360) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link360) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link360) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link360) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link360) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link360) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link361 link
+
+func (l *link361) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link361) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link361) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link361) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link361) Flush()                                       { (*link)(l).Flush() }
+func (l *link361) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link361) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link361) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link361) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link361) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link362 link
+
+func (l *link362) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link362) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link362) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link362) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link362) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link362) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link362) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link362) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link362) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link362) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link363 link
+
+func (l *link363) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link363) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link363) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link363) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link363) Flush()                                       { (*link)(l).Flush() }
+func (l *link363) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link363) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link363) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link363) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link363) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link363) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link364 link
+
+func (l *link364) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link364) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link364) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link364) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link364) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link364) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link364) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link364) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link364) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link364) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link365 link
+
+func (l *link365) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link365) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link365) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link365) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link365) Flush()                                       { (*link)(l).Flush() }
+func (l *link365) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link365) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link365) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link365) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link365) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link365) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link366 link
+
+func (l *link366) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link366) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link366) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link366) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link366) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link366) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link366) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link366) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link366) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link366) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link366) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link367 link
+
+func (l *link367) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link367) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link367) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link367) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link367) Flush()                                       { (*link)(l).Flush() }
+func (l *link367) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link367) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link367) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link367) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link367) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link367) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link367) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link368 link
+
+func (l *link368) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link368) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link368) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link368) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link368) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link368) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link368) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link368) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link368) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link369 link
+
+func (l *link369) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link369) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link369) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link369) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link369) Flush()                                   { (*link)(l).Flush() }
+func (l *link369) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link369) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link369) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link369) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link369) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link370 link
+
+func (l *link370) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link370) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link370) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link370) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link370) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link370) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link370) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link370) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link370) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link370) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link371 link
+
+func (l *link371) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link371) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link371) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link371) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link371) Flush()                                   { (*link)(l).Flush() }
+func (l *link371) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link371) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link371) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link371) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link371) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link371) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link372 link
+
+func (l *link372) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link372) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link372) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link372) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link372) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link372) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link372) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link372) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link372) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link372) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link373 link
+
+func (l *link373) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link373) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link373) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link373) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link373) Flush()                                   { (*link)(l).Flush() }
+func (l *link373) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link373) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link373) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link373) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link373) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link373) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link374 link
+
+func (l *link374) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link374) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link374) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link374) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link374) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link374) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link374) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link374) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link374) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link374) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link374) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link375 link
+
+func (l *link375) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link375) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link375) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link375) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link375) Flush()                                   { (*link)(l).Flush() }
+func (l *link375) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link375) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link375) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link375) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link375) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link375) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link375) WriteString(s string) (int, error)        { return (*link)(l).WriteString(s) }
+
+type link376 link
+
+func (l *link376) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link376) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link376) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link376) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link376) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link376) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link376) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link376) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link376) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link376) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link377 link
+
+func (l *link377) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link377) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link377) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link377) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link377) Flush()                                       { (*link)(l).Flush() }
+func (l *link377) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link377) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link377) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link377) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link377) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link377) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link378 link
+
+func (l *link378) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link378) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link378) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link378) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link378) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link378) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link378) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link378) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link378) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link378) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link378) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link379 link
+
+func (l *link379) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link379) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link379) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link379) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link379) Flush()                                       { (*link)(l).Flush() }
+func (l *link379) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link379) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link379) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link379) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link379) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link379) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link379) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link380 link
+
+func (l *link380) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link380) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link380) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link380) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link380) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link380) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link380) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link380) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link380) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link380) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link380) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link381 link
+
+func (l *link381) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link381) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link381) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link381) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link381) Flush()                                       { (*link)(l).Flush() }
+func (l *link381) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link381) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link381) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link381) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link381) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link381) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link381) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link382 link
+
+func (l *link382) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link382) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link382) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link382) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link382) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link382) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link382) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link382) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link382) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link382) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link382) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link382) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link383 link
+
+func (l *link383) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link383) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link383) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link383) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link383) Flush()                                       { (*link)(l).Flush() }
+func (l *link383) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link383) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link383) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link383) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link383) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link383) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link383) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link383) WriteString(s string) (int, error)            { return (*link)(l).WriteString(s) }
+
+type link384 link
+
+func (l *link384) Header() http.Header         { return (*link)(l).Header() }
+func (l *link384) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link384) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link384) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link384) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link384) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link385 link
+
+func (l *link385) Header() http.Header         { return (*link)(l).Header() }
+func (l *link385) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link385) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link385) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link385) Flush()                      { (*link)(l).Flush() }
+func (l *link385) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link385) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link386 link
+
+func (l *link386) Header() http.Header         { return (*link)(l).Header() }
+func (l *link386) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link386) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link386) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link386) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link386) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link386) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link387 link
+
+func (l *link387) Header() http.Header         { return (*link)(l).Header() }
+func (l *link387) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link387) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link387) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link387) Flush()                      { (*link)(l).Flush() }
+func (l *link387) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link387) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link387) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link388 link
+
+func (l *link388) Header() http.Header         { return (*link)(l).Header() }
+func (l *link388) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link388) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link388) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link388) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link388) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link388) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link389 link
+
+func (l *link389) Header() http.Header         { return (*link)(l).Header() }
+func (l *link389) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link389) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link389) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link389) Flush()                      { (*link)(l).Flush() }
+func (l *link389) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link389) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link389) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link390 link
+
+func (l *link390) Header() http.Header         { return (*link)(l).Header() }
+func (l *link390) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link390) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link390) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link390) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link390) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link390) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link390) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link391 link
+
+func (l *link391) Header() http.Header         { return (*link)(l).Header() }
+func (l *link391) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link391) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link391) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link391) Flush()                      { (*link)(l).Flush() }
+func (l *link391) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link391) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link391) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link391) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link392 link
+
+func (l *link392) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link392) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link392) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link392) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link392) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link392) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link392) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link393 link
+
+func (l *link393) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link393) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link393) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link393) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link393) Flush()                                       { (*link)(l).Flush() }
+func (l *link393) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link393) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link393) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link394 link
+
+func (l *link394) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link394) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link394) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link394) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link394) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link394) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link394) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link394) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link395 link
+
+func (l *link395) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link395) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link395) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link395) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link395) Flush()                                       { (*link)(l).Flush() }
+func (l *link395) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link395) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link395) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link395) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link396 link
+
+func (l *link396) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link396) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link396) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link396) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link396) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link396) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link396) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link396) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link397 link
+
+func (l *link397) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link397) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link397) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link397) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link397) Flush()                                       { (*link)(l).Flush() }
+func (l *link397) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link397) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link397) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link397) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link398 link
+
+func (l *link398) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link398) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link398) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link398) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link398) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link398) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link398) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link398) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link398) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link399 link
+
+func (l *link399) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link399) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link399) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link399) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link399) Flush()                                       { (*link)(l).Flush() }
+func (l *link399) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link399) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link399) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link399) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link399) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link400 link
+
+func (l *link400) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link400) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link400) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link400) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link400) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link400) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link400) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link401 link
+
+func (l *link401) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link401) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link401) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link401) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link401) Flush()                                   { (*link)(l).Flush() }
+func (l *link401) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link401) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link401) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link402 link
+
+func (l *link402) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link402) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link402) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link402) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link402) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link402) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link402) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link402) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link403 link
+
+func (l *link403) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link403) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link403) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link403) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link403) Flush()                                   { (*link)(l).Flush() }
+func (l *link403) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link403) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link403) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link403) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link404 link
+
+func (l *link404) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link404) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link404) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link404) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link404) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link404) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link404) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link404) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link405 link
+
+func (l *link405) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link405) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link405) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link405) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link405) Flush()                                   { (*link)(l).Flush() }
+func (l *link405) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link405) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link405) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link405) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link406 link
+
+func (l *link406) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link406) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link406) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link406) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link406) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link406) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link406) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link406) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link406) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link407 link
+
+func (l *link407) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link407) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link407) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link407) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link407) Flush()                                   { (*link)(l).Flush() }
+func (l *link407) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link407) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link407) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link407) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link407) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link408 link
+
+func (l *link408) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link408) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link408) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link408) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link408) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link408) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link408) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link408) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link409 link
+
+func (l *link409) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link409) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link409) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link409) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link409) Flush()                                       { (*link)(l).Flush() }
+func (l *link409) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link409) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link409) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link409) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link410 link
+
+func (l *link410) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link410) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link410) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link410) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link410) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link410) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link410) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link410) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link410) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link411 link
+
+func (l *link411) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link411) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link411) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link411) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link411) Flush()                                       { (*link)(l).Flush() }
+func (l *link411) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link411) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link411) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link411) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link411) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link412 link
+
+func (l *link412) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link412) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link412) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link412) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link412) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link412) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link412) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link412) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link412) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link413 link
+
+func (l *link413) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link413) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link413) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link413) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link413) Flush()                                       { (*link)(l).Flush() }
+func (l *link413) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link413) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link413) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link413) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link413) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link414 link
+
+func (l *link414) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link414) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link414) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link414) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link414) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link414) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link414) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link414) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link414) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link414) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link415 link
+
+func (l *link415) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link415) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link415) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link415) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link415) Flush()                                       { (*link)(l).Flush() }
+func (l *link415) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link415) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link415) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link415) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link415) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link415) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link416 link
+
+func (l *link416) Header() http.Header                { return (*link)(l).Header() }
+func (l *link416) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link416) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link416) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link416) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link416) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link416) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link416) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link417 link
+
+func (l *link417) Header() http.Header                { return (*link)(l).Header() }
+func (l *link417) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link417) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link417) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link417) Flush()                             { (*link)(l).Flush() }
+func (l *link417) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link417) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link417) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link417) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link418 link
+
+func (l *link418) Header() http.Header                { return (*link)(l).Header() }
+func (l *link418) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link418) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link418) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link418) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link418) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link418) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link418) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link418) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link419 link
+
+func (l *link419) Header() http.Header                { return (*link)(l).Header() }
+func (l *link419) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link419) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link419) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link419) Flush()                             { (*link)(l).Flush() }
+func (l *link419) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link419) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link419) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link419) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link419) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link420 link
+
+func (l *link420) Header() http.Header                { return (*link)(l).Header() }
+func (l *link420) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link420) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link420) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link420) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link420) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link420) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link420) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link420) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link421 link
+
+func (l *link421) Header() http.Header                { return (*link)(l).Header() }
+func (l *link421) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link421) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link421) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link421) Flush()                             { (*link)(l).Flush() }
+func (l *link421) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link421) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link421) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link421) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link421) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link422 link
+
+func (l *link422) Header() http.Header                { return (*link)(l).Header() }
+func (l *link422) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link422) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link422) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link422) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link422) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link422) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link422) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link422) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link422) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link423 link
+
+func (l *link423) Header() http.Header                { return (*link)(l).Header() }
+func (l *link423) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link423) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link423) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link423) Flush()                             { (*link)(l).Flush() }
+func (l *link423) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link423) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link423) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link423) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link423) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link423) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link424 link
+
+func (l *link424) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link424) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link424) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link424) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link424) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link424) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link424) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link424) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link424) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link425 link
+
+func (l *link425) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link425) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link425) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link425) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link425) Flush()                                       { (*link)(l).Flush() }
+func (l *link425) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link425) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link425) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link425) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link425) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link426 link
+
+func (l *link426) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link426) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link426) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link426) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link426) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link426) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link426) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link426) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link426) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link426) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link427 link
+
+func (l *link427) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link427) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link427) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link427) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link427) Flush()                                       { (*link)(l).Flush() }
+func (l *link427) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link427) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link427) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link427) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link427) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link427) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link428 link
+
+func (l *link428) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link428) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link428) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link428) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link428) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link428) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link428) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link428) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link428) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link428) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link429 link
+
+func (l *link429) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link429) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link429) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link429) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link429) Flush()                                       { (*link)(l).Flush() }
+func (l *link429) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link429) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link429) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link429) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link429) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link429) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link430 link
+
+func (l *link430) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link430) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link430) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link430) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link430) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link430) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link430) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link430) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link430) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link430) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link430) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link431 link
+
+func (l *link431) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link431) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link431) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link431) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link431) Flush()                                       { (*link)(l).Flush() }
+func (l *link431) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link431) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link431) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link431) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link431) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link431) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link431) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link432 link
+
+func (l *link432) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link432) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link432) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link432) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link432) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link432) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link432) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link432) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link432) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link433 link
+
+func (l *link433) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link433) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link433) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link433) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link433) Flush()                                   { (*link)(l).Flush() }
+func (l *link433) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link433) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link433) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link433) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link433) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link434 link
+
+func (l *link434) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link434) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link434) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link434) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link434) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link434) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link434) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link434) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link434) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link434) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link435 link
+
+func (l *link435) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link435) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link435) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link435) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link435) Flush()                                   { (*link)(l).Flush() }
+func (l *link435) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link435) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link435) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link435) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link435) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link435) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link436 link
+
+func (l *link436) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link436) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link436) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link436) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link436) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link436) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link436) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link436) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link436) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link436) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link437 link
+
+func (l *link437) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link437) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link437) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link437) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link437) Flush()                                   { (*link)(l).Flush() }
+func (l *link437) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link437) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link437) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link437) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link437) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link437) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link438 link
+
+func (l *link438) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link438) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link438) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link438) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link438) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link438) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link438) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link438) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link438) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link438) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link438) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link439 link
+
+func (l *link439) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link439) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link439) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link439) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link439) Flush()                                   { (*link)(l).Flush() }
+func (l *link439) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link439) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link439) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link439) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link439) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link439) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link439) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link440 link
+
+func (l *link440) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link440) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link440) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link440) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link440) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link440) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link440) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link440) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link440) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link440) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link441 link
+
+func (l *link441) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link441) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link441) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link441) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link441) Flush()                                       { (*link)(l).Flush() }
+func (l *link441) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link441) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link441) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link441) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link441) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link441) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link442 link
+
+func (l *link442) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link442) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link442) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link442) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link442) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link442) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link442) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link442) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link442) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link442) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link442) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link443 link
+
+func (l *link443) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link443) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link443) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link443) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link443) Flush()                                       { (*link)(l).Flush() }
+func (l *link443) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link443) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link443) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link443) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link443) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link443) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link443) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link444 link
+
+func (l *link444) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link444) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link444) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link444) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link444) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link444) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link444) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link444) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link444) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link444) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link444) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link445 link
+
+func (l *link445) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link445) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link445) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link445) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link445) Flush()                                       { (*link)(l).Flush() }
+func (l *link445) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link445) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link445) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link445) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link445) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link445) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link445) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link446 link
+
+func (l *link446) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link446) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link446) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link446) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link446) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link446) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link446) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link446) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link446) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link446) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link446) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link446) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link447 link
+
+func (l *link447) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link447) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link447) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link447) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link447) Flush()                                       { (*link)(l).Flush() }
+func (l *link447) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link447) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link447) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link447) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link447) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link447) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link447) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link447) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link448 link
+
+func (l *link448) Header() http.Header         { return (*link)(l).Header() }
+func (l *link448) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link448) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link448) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link448) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link448) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link448) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link449 link
+
+func (l *link449) Header() http.Header         { return (*link)(l).Header() }
+func (l *link449) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link449) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link449) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link449) Flush()                      { (*link)(l).Flush() }
+func (l *link449) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link449) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link449) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link450 link
+
+func (l *link450) Header() http.Header         { return (*link)(l).Header() }
+func (l *link450) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link450) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link450) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link450) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link450) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link450) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link450) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link451 link
+
+func (l *link451) Header() http.Header         { return (*link)(l).Header() }
+func (l *link451) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link451) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link451) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link451) Flush()                      { (*link)(l).Flush() }
+func (l *link451) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link451) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link451) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link451) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link452 link
+
+func (l *link452) Header() http.Header         { return (*link)(l).Header() }
+func (l *link452) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link452) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link452) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link452) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link452) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link452) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link452) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link453 link
+
+func (l *link453) Header() http.Header         { return (*link)(l).Header() }
+func (l *link453) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link453) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link453) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link453) Flush()                      { (*link)(l).Flush() }
+func (l *link453) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link453) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link453) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link453) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link454 link
+
+func (l *link454) Header() http.Header         { return (*link)(l).Header() }
+func (l *link454) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link454) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link454) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link454) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link454) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link454) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link454) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link454) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link455 link
+
+func (l *link455) Header() http.Header         { return (*link)(l).Header() }
+func (l *link455) WriteHeader(status int)      { (*link)(l).WriteHeader(status) }
+func (l *link455) Write(p []byte) (int, error) { return (*link)(l).Write(p) }
+func (l *link455) Unwrap() http.ResponseWriter { return (*link)(l).Unwrap() }
+func (l *link455) Flush()                      { (*link)(l).Flush() }
+func (l *link455) FlushError() error           { return (*link)(l).FlushError() }
+func (l *link455) CloseNotify() <-chan bool    { return (*link)(l).CloseNotify() }
+func (l *link455) EnableFullDuplex() error     { return (*link)(l).EnableFullDuplex() }
+func (l *link455) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link455) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link456 link
+
+func (l *link456) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link456) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link456) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link456) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link456) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link456) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link456) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link456) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link457 link
+
+func (l *link457) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link457) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link457) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link457) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link457) Flush()                                       { (*link)(l).Flush() }
+func (l *link457) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link457) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link457) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link457) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link458 link
+
+func (l *link458) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link458) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link458) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link458) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link458) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link458) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link458) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link458) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link458) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link459 link
+
+func (l *link459) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link459) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link459) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link459) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link459) Flush()                                       { (*link)(l).Flush() }
+func (l *link459) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link459) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link459) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link459) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link459) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link460 link
+
+func (l *link460) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link460) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link460) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link460) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link460) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link460) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link460) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link460) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link460) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link461 link
+
+func (l *link461) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link461) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link461) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link461) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link461) Flush()                                       { (*link)(l).Flush() }
+func (l *link461) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link461) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link461) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link461) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link461) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link462 link
+
+func (l *link462) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link462) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link462) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link462) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link462) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link462) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link462) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link462) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link462) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link462) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link463 link
+
+func (l *link463) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link463) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link463) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link463) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link463) Flush()                                       { (*link)(l).Flush() }
+func (l *link463) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link463) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link463) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link463) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link463) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link463) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link464 link
+
+func (l *link464) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link464) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link464) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link464) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link464) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link464) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link464) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link464) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link465 link
+
+func (l *link465) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link465) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link465) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link465) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link465) Flush()                                   { (*link)(l).Flush() }
+func (l *link465) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link465) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link465) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link465) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link466 link
+
+func (l *link466) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link466) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link466) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link466) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link466) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link466) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link466) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link466) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link466) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link467 link
+
+func (l *link467) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link467) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link467) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link467) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link467) Flush()                                   { (*link)(l).Flush() }
+func (l *link467) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link467) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link467) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link467) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link467) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link468 link
+
+func (l *link468) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link468) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link468) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link468) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link468) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link468) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link468) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link468) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link468) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link469 link
+
+func (l *link469) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link469) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link469) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link469) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link469) Flush()                                   { (*link)(l).Flush() }
+func (l *link469) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link469) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link469) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link469) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link469) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link470 link
+
+func (l *link470) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link470) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link470) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link470) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link470) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link470) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link470) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link470) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link470) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link470) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link471 link
+
+func (l *link471) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link471) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link471) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link471) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link471) Flush()                                   { (*link)(l).Flush() }
+func (l *link471) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link471) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link471) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link471) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link471) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link471) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link472 link
+
+func (l *link472) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link472) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link472) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link472) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link472) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link472) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link472) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link472) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link472) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link473 link
+
+func (l *link473) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link473) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link473) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link473) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link473) Flush()                                       { (*link)(l).Flush() }
+func (l *link473) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link473) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link473) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link473) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link473) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link474 link
+
+func (l *link474) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link474) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link474) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link474) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link474) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link474) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link474) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link474) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link474) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link474) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link475 link
+
+func (l *link475) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link475) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link475) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link475) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link475) Flush()                                       { (*link)(l).Flush() }
+func (l *link475) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link475) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link475) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link475) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link475) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link475) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link476 link
+
+func (l *link476) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link476) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link476) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link476) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link476) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link476) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link476) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link476) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link476) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link476) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link477 link
+
+func (l *link477) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link477) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link477) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link477) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link477) Flush()                                       { (*link)(l).Flush() }
+func (l *link477) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link477) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link477) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link477) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link477) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link477) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link478 link
+
+func (l *link478) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link478) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link478) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link478) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link478) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link478) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link478) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link478) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link478) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link478) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link478) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link479 link
+
+func (l *link479) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link479) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link479) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link479) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link479) Flush()                                       { (*link)(l).Flush() }
+func (l *link479) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link479) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link479) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link479) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link479) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link479) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link479) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link480 link
+
+func (l *link480) Header() http.Header                { return (*link)(l).Header() }
+func (l *link480) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link480) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link480) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link480) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link480) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link480) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link480) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link480) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link481 link
+
+func (l *link481) Header() http.Header                { return (*link)(l).Header() }
+func (l *link481) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link481) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link481) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link481) Flush()                             { (*link)(l).Flush() }
+func (l *link481) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link481) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link481) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link481) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link481) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link482 link
+
+func (l *link482) Header() http.Header                { return (*link)(l).Header() }
+func (l *link482) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link482) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link482) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link482) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link482) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link482) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link482) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link482) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link482) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link483 link
+
+func (l *link483) Header() http.Header                { return (*link)(l).Header() }
+func (l *link483) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link483) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link483) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link483) Flush()                             { (*link)(l).Flush() }
+func (l *link483) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link483) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link483) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link483) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link483) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link483) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link484 link
+
+func (l *link484) Header() http.Header                { return (*link)(l).Header() }
+func (l *link484) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link484) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link484) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link484) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link484) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link484) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link484) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link484) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link484) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link485 link
+
+func (l *link485) Header() http.Header                { return (*link)(l).Header() }
+func (l *link485) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link485) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link485) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link485) Flush()                             { (*link)(l).Flush() }
+func (l *link485) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link485) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link485) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link485) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link485) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link485) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link486 link
+
+func (l *link486) Header() http.Header                { return (*link)(l).Header() }
+func (l *link486) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link486) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link486) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link486) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link486) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link486) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link486) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link486) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link486) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link486) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link487 link
+
+func (l *link487) Header() http.Header                { return (*link)(l).Header() }
+func (l *link487) WriteHeader(status int)             { (*link)(l).WriteHeader(status) }
+func (l *link487) Write(p []byte) (int, error)        { return (*link)(l).Write(p) }
+func (l *link487) Unwrap() http.ResponseWriter        { return (*link)(l).Unwrap() }
+func (l *link487) Flush()                             { (*link)(l).Flush() }
+func (l *link487) FlushError() error                  { return (*link)(l).FlushError() }
+func (l *link487) CloseNotify() <-chan bool           { return (*link)(l).CloseNotify() }
+func (l *link487) SetReadDeadline(t time.Time) error  { return (*link)(l).SetReadDeadline(t) }
+func (l *link487) SetWriteDeadline(t time.Time) error { return (*link)(l).SetWriteDeadline(t) }
+func (l *link487) EnableFullDuplex() error            { return (*link)(l).EnableFullDuplex() }
+func (l *link487) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link487) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link488 link
+
+func (l *link488) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link488) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link488) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link488) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link488) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link488) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link488) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link488) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link488) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link488) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link489 link
+
+func (l *link489) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link489) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link489) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link489) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link489) Flush()                                       { (*link)(l).Flush() }
+func (l *link489) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link489) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link489) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link489) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link489) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link489) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link490 link
+
+func (l *link490) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link490) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link490) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link490) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link490) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link490) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link490) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link490) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link490) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link490) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link490) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link491 link
+
+func (l *link491) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link491) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link491) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link491) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link491) Flush()                                       { (*link)(l).Flush() }
+func (l *link491) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link491) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link491) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link491) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link491) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link491) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link491) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link492 link
+
+func (l *link492) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link492) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link492) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link492) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link492) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link492) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link492) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link492) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link492) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link492) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link492) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link493 link
+
+func (l *link493) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link493) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link493) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link493) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link493) Flush()                                       { (*link)(l).Flush() }
+func (l *link493) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link493) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link493) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link493) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link493) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link493) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link493) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link494 link
+
+func (l *link494) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link494) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link494) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link494) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link494) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link494) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link494) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link494) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link494) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link494) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link494) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link494) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link495 link
+
+func (l *link495) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link495) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link495) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link495) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link495) Flush()                                       { (*link)(l).Flush() }
+func (l *link495) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link495) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link495) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link495) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link495) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link495) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link495) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link495) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link496 link
+
+func (l *link496) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link496) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link496) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link496) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link496) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link496) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link496) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link496) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link496) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link496) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link497 link
+
+func (l *link497) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link497) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link497) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link497) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link497) Flush()                                   { (*link)(l).Flush() }
+func (l *link497) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link497) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link497) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link497) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link497) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link497) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link498 link
+
+func (l *link498) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link498) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link498) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link498) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link498) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link498) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link498) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link498) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link498) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link498) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link498) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link499 link
+
+func (l *link499) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link499) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link499) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link499) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link499) Flush()                                   { (*link)(l).Flush() }
+func (l *link499) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link499) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link499) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link499) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link499) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link499) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link499) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link500 link
+
+func (l *link500) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link500) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link500) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link500) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link500) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link500) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link500) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link500) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link500) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link500) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link500) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link501 link
+
+func (l *link501) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link501) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link501) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link501) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link501) Flush()                                   { (*link)(l).Flush() }
+func (l *link501) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link501) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link501) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link501) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link501) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link501) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link501) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link502 link
+
+func (l *link502) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link502) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link502) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link502) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link502) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link502) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link502) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link502) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link502) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link502) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link502) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link502) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link503 link
+
+func (l *link503) Header() http.Header                      { return (*link)(l).Header() }
+func (l *link503) WriteHeader(status int)                   { (*link)(l).WriteHeader(status) }
+func (l *link503) Write(p []byte) (int, error)              { return (*link)(l).Write(p) }
+func (l *link503) Unwrap() http.ResponseWriter              { return (*link)(l).Unwrap() }
+func (l *link503) Flush()                                   { (*link)(l).Flush() }
+func (l *link503) FlushError() error                        { return (*link)(l).FlushError() }
+func (l *link503) CloseNotify() <-chan bool                 { return (*link)(l).CloseNotify() }
+func (l *link503) ReadFrom(source io.Reader) (int64, error) { return (*link)(l).ReadFrom(source) }
+func (l *link503) SetReadDeadline(t time.Time) error        { return (*link)(l).SetReadDeadline(t) }
+func (l *link503) SetWriteDeadline(t time.Time) error       { return (*link)(l).SetWriteDeadline(t) }
+func (l *link503) EnableFullDuplex() error                  { return (*link)(l).EnableFullDuplex() }
+func (l *link503) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link503) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link504 link
+
+func (l *link504) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link504) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link504) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link504) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link504) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link504) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link504) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link504) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link504) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link504) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link504) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link505 link
+
+func (l *link505) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link505) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link505) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link505) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link505) Flush()                                       { (*link)(l).Flush() }
+func (l *link505) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link505) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link505) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link505) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link505) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link505) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link505) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link506 link
+
+func (l *link506) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link506) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link506) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link506) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link506) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link506) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link506) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link506) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link506) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link506) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link506) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link506) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link507 link
+
+func (l *link507) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link507) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link507) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link507) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link507) Flush()                                       { (*link)(l).Flush() }
+func (l *link507) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link507) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link507) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link507) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link507) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link507) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link507) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link507) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link508 link
+
+func (l *link508) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link508) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link508) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link508) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link508) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link508) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link508) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link508) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link508) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link508) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link508) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link508) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link509 link
+
+func (l *link509) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link509) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link509) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link509) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link509) Flush()                                       { (*link)(l).Flush() }
+func (l *link509) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link509) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link509) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link509) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link509) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link509) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link509) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link509) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link510 link
+
+func (l *link510) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link510) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link510) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link510) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link510) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link510) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link510) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link510) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link510) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link510) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link510) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link510) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link510) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }
+
+type link511 link
+
+func (l *link511) Header() http.Header                          { return (*link)(l).Header() }
+func (l *link511) WriteHeader(status int)                       { (*link)(l).WriteHeader(status) }
+func (l *link511) Write(p []byte) (int, error)                  { return (*link)(l).Write(p) }
+func (l *link511) Unwrap() http.ResponseWriter                  { return (*link)(l).Unwrap() }
+func (l *link511) Flush()                                       { (*link)(l).Flush() }
+func (l *link511) FlushError() error                            { return (*link)(l).FlushError() }
+func (l *link511) CloseNotify() <-chan bool                     { return (*link)(l).CloseNotify() }
+func (l *link511) Hijack() (net.Conn, *bufio.ReadWriter, error) { return (*link)(l).Hijack() }
+func (l *link511) ReadFrom(source io.Reader) (int64, error)     { return (*link)(l).ReadFrom(source) }
+func (l *link511) SetReadDeadline(t time.Time) error            { return (*link)(l).SetReadDeadline(t) }
+func (l *link511) SetWriteDeadline(t time.Time) error           { return (*link)(l).SetWriteDeadline(t) }
+func (l *link511) EnableFullDuplex() error                      { return (*link)(l).EnableFullDuplex() }
+func (l *link511) Push(target string, options *http.PushOptions) error {
+	return (*link)(l).Push(target, options)
+}
+func (l *link511) WriteString(s string) (int, error) { return (*link)(l).WriteString(s) }

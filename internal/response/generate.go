@@ -10,11 +10,32 @@ import (
 	"os"
 )
 
-// In the order of the constants in chain.go.
-var parts = []string{
-	"http.Flusher", "flushErrorer", "closeNotifier", "http.Hijacker", "io.ReaderFrom",
-	"deadliner", "fullDuplexer", "http.Pusher", "io.StringWriter",
-}
+// methods are those of a link: what every writer has, and the optional ones in
+// the order of the constants in chain.go.
+var (
+	plain = []method{
+		{"Header() http.Header", "return", "Header()"},
+		{"WriteHeader(status int)", "", "WriteHeader(status)"},
+		{"Write(p []byte) (int, error)", "return", "Write(p)"},
+		{"Unwrap() http.ResponseWriter", "return", "Unwrap()"},
+	}
+	optional = [][]method{
+		{{"Flush()", "", "Flush()"}},
+		{{"FlushError() error", "return", "FlushError()"}},
+		{{"CloseNotify() <-chan bool", "return", "CloseNotify()"}},
+		{{"Hijack() (net.Conn, *bufio.ReadWriter, error)", "return", "Hijack()"}},
+		{{"ReadFrom(source io.Reader) (int64, error)", "return", "ReadFrom(source)"}},
+		{
+			{"SetReadDeadline(t time.Time) error", "return", "SetReadDeadline(t)"},
+			{"SetWriteDeadline(t time.Time) error", "return", "SetWriteDeadline(t)"},
+		},
+		{{"EnableFullDuplex() error", "return", "EnableFullDuplex()"}},
+		{{"Push(target string, options *http.PushOptions) error", "return", "Push(target, options)"}},
+		{{"WriteString(s string) (int, error)", "return", "WriteString(s)"}},
+	}
+)
+
+type method struct{ signature, keyword, call string }
 
 func main() {
 	var b bytes.Buffer
@@ -23,26 +44,35 @@ func main() {
 package response
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
+	"time"
 )
 
-// combine returns a writer that has some of the optional methods of m and no
+// combine returns a writer that has some of the optional methods of l and no
 // other.
-func combine(m methods, has optional) http.ResponseWriter {
+func combine(l *link, has optional) http.ResponseWriter {
 	switch has {
 `)
-	for has := range 1 << len(parts) {
-		fields, values := "plain", "m"
-		for i, part := range parts {
+	sets := 1 << len(optional)
+	for has := 1; has < sets; has++ {
+		fmt.Fprintf(&b, "case %d:\nreturn (*link%d)(l)\n", has, has)
+	}
+	fmt.Fprint(&b, "}\nreturn (*link0)(l)\n}\n")
+	for has := range sets {
+		methods := plain
+		for i, ms := range optional {
 			if has>>i&1 != 0 {
-				fields += "; " + part
-				values += ", m"
+				methods = append(methods[:len(methods):len(methods)], ms...)
 			}
 		}
-		fmt.Fprintf(&b, "case %d: return &struct{ %s }{%s}\n", has, fields, values)
+		fmt.Fprintf(&b, "\ntype link%d link\n\n", has)
+		for _, m := range methods {
+			fmt.Fprintf(&b, "func (l *link%d) %s { %s (*link)(l).%s }\n", has, m.signature, m.keyword, m.call)
+		}
 	}
-	fmt.Fprint(&b, "}\nreturn struct{ plain }{m}\n}\n")
 	source, err := format.Source(b.Bytes())
 	if err != nil {
 		panic(err)
