@@ -1,23 +1,14 @@
 package observer
 
 import (
-	"bufio"
-	"cmp"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/pprof"
-	"runtime/trace"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gym-observer/observer/internal/evidence"
 )
 
 const (
@@ -25,29 +16,18 @@ const (
 	defaultCaptureCooldown = 10 * time.Minute
 	defaultCaptureBudget   = 256 << 20
 
-	// The recorder keeps this much of the past, or what fits in so many bytes: a
-	// busy process writes a few mebibytes of trace a second.
-	traceAge   = 10 * time.Second
-	traceBytes = 16 << 20
-
-	// Grouping goroutines by stack stops the world for each: 100,000 took 324 ms.
-	maxGoroutinesListed = 20_000
-
-	// partialPrefix marks a folder that is being written.
-	partialPrefix = ".partial-"
-
-	// abandonedAfter is the age from which on nobody writes in it any more.
-	abandonedAfter = time.Hour
-
-	captureTime = "20060102T150405.000000Z" // in containers every process may be number 1
+	// A trace with more goroutines than this costs too much: see WithCaptureGoroutines.
+	defaultCaptureGoroutines = 20_000
 )
 
 // captureSettings are what WithCapture was given.
 type captureSettings struct {
-	directory string
+	directory string // absolute
 	lag       time.Duration
 	cooldown  time.Duration
 	budget    int64
+
+	goroutines int // above which no trace is kept
 }
 
 // CaptureOption changes what [WithCapture] does. A nil one counts as not given.
@@ -77,11 +57,17 @@ func WithCapture(directory string, opts ...CaptureOption) Option {
 			return
 		}
 		c.startCapture = startCapture
+		// Here, which is in Start: a program that changes its working directory later
+		// would leave its captures in two places. Where it has none, each capture says so.
+		if absolute, err := filepath.Abs(directory); err == nil {
+			directory = absolute
+		}
 		c.capture = &captureSettings{
-			directory: directory,
-			lag:       defaultCaptureLag,
-			cooldown:  defaultCaptureCooldown,
-			budget:    defaultCaptureBudget,
+			directory:  directory,
+			lag:        defaultCaptureLag,
+			cooldown:   defaultCaptureCooldown,
+			budget:     defaultCaptureBudget,
+			goroutines: defaultCaptureGoroutines,
 		}
 		for _, option := range opts {
 			if option != nil {
@@ -122,36 +108,65 @@ func WithCaptureBudget(bytes int64) CaptureOption {
 	}
 }
 
+// WithCaptureGoroutines sets the number of goroutines above which no trace is
+// kept, 20,000 by default: it starts again when half of them are gone. One that is
+// not positive counts as not given.
+//
+// Each second of a trace begins with the state of every goroutine, also of those
+// that do nothing. TODO-MEASURED
+func WithCaptureGoroutines(most int) CaptureOption {
+	return func(s *captureSettings) {
+		if most > 0 {
+			s.goroutines = most
+		}
+	}
+}
+
 // capture writes evidence. A nil one captures nothing.
 type capture struct {
 	captureSettings
 	failed   func(cause string, err error)
-	recorder *trace.FlightRecorder // nil where the application records already
-	write    func(c *capture, now time.Time, reason string, diagnosis Diagnosis) error
+	recorder traceRecorder // nil where there is no trace
+	write    func(c *capture, now time.Time, reason string, diagnosis Diagnosis, files ...evidence.File) error
 
-	busy    atomic.Bool
-	last    atomic.Int64 // when the last capture began, on the clock of sinceBase; 0 before the first
-	writing sync.WaitGroup
+	busy      atomic.Bool
+	adjusting atomic.Bool
+	last      atomic.Int64 // when the last capture began, on the clock of sinceBase; 0 before the first
+	writing   sync.WaitGroup
+}
+
+// traceRecorder is an [evidence.Recorder]. Called by its own name, it would be in
+// every binary, and runtime/trace with it.
+type traceRecorder interface {
+	Adjust() error
+	Recording() bool
+	File(name string) evidence.File
+	Stop()
 }
 
 // startCapture starts to record. An error says why there is no trace; the rest
 // will be captured.
 //
-// WithCapture alone leads here, and here alone to the writing of a folder: what
-// that takes, runtime/pprof above all, is in no binary without WithCapture.
+// WithCapture alone leads here, and here alone to the recording and the writing:
+// what those take, runtime/pprof above all, is in no binary without WithCapture.
 func startCapture(settings *captureSettings, failed func(cause string, err error)) (*capture, error) {
-	c := &capture{captureSettings: *settings, failed: failed, write: (*capture).writeFolder}
-	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: traceAge, MaxBytes: traceBytes})
-	if err := recorder.Start(); err != nil {
-		return c, err
+	c := newCapture(settings, failed)
+	recorder, err := evidence.Record(settings.goroutines)
+	if err == nil {
+		c.recorder = recorder
 	}
-	c.recorder = recorder
-	return c, nil
+	return c, err
+}
+
+// newCapture returns one that has no trace.
+func newCapture(settings *captureSettings, failed func(cause string, err error)) *capture {
+	return &capture{captureSettings: *settings, failed: failed, write: (*capture).writeFolder}
 }
 
 // begin captures in the background, unless a capture is under way or the last
-// was too short a time ago.
-func (c *capture) begin(reason string, diagnosis Diagnosis) {
+// was too short a time ago. The files are what the folder has beside the trace, the
+// goroutines and the diagnosis.
+func (c *capture) begin(reason string, diagnosis Diagnosis, files ...evidence.File) {
 	if c == nil {
 		return
 	}
@@ -166,7 +181,23 @@ func (c *capture) begin(reason string, diagnosis Diagnosis) {
 		var err error
 		defer func() { c.failed("capturing evidence", err) }()
 		defer catch(&err)
-		err = errors.Join(c.write(c, time.Now(), reason, diagnosis), c.prune())
+		err = c.write(c, time.Now(), reason, diagnosis, files...)
+	})
+}
+
+// watch sees to it that there is a trace as long as there are few enough
+// goroutines. It works in the background: to stop a trace of 200,000 goroutines
+// takes a while.
+func (c *capture) watch() {
+	if c == nil || c.recorder == nil || !c.adjusting.CompareAndSwap(false, true) {
+		return
+	}
+	c.writing.Go(func() {
+		defer c.adjusting.Store(false)
+		var err error
+		defer func() { c.failed("recording a trace", err) }()
+		defer catch(&err)
+		err = c.recorder.Adjust()
 	})
 }
 
@@ -188,136 +219,16 @@ func (c *capture) end() (ended <-chan struct{}) {
 	return done
 }
 
-// writeFolder makes one folder of the files that can be written. It is made under
-// another name and renamed, so that whoever finds it finds it complete.
-func (c *capture) writeFolder(now time.Time, reason string, diagnosis Diagnosis) error {
-	if err := os.MkdirAll(c.directory, 0o755); err != nil {
-		return err
+// writeFolder writes one folder and removes those past the budget.
+func (c *capture) writeFolder(now time.Time, reason string, diagnosis Diagnosis, files ...evidence.File) error {
+	var all []evidence.File
+	if c.recorder != nil && c.recorder.Recording() {
+		all = append(all, c.recorder.File("trace.out"))
 	}
-	partial, err := os.MkdirTemp(c.directory, partialPrefix)
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(partial) // what is complete has another name by then
-	// Sorted by name is sorted by time.
-	name := fmt.Sprintf("%s-%s-%d", now.UTC().Format(captureTime), reason, os.Getpid())
-	traceErr := c.writeTrace(filepath.Join(partial, "trace.out"))
-	goroutinesErr := writeGoroutines(filepath.Join(partial, "goroutines.txt"))
-	diagnosisErr := writeFile(filepath.Join(partial, "diagnosis.json"), func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(diagnosis)
-	})
-	err = errors.Join(traceErr, goroutinesErr, diagnosisErr)
-	if goroutinesErr != nil && diagnosisErr != nil {
-		return err // a full disk, most likely: a folder would say nothing
-	}
-	return errors.Join(err, os.Chmod(partial, 0o755), os.Rename(partial, filepath.Join(c.directory, name)))
-}
-
-func (c *capture) writeTrace(name string) error {
-	if c.recorder == nil {
-		return nil
-	}
-	return writeFile(name, func(w io.Writer) error {
-		_, err := c.recorder.WriteTo(w)
-		return err
-	})
-}
-
-func writeGoroutines(name string) error {
-	return writeFile(name, func(w io.Writer) error {
-		if n := runtime.NumGoroutine(); n > maxGoroutinesListed {
-			_, err := fmt.Fprintf(w, "%d goroutines are too many to list: each would stop the world for a while\n", n)
-			return err
-		}
-		const groupedByStack = 1
-		return pprof.Lookup("goroutine").WriteTo(w, groupedByStack)
-	})
-}
-
-// writeFile makes one file with what write gives, or none if that fails.
-func writeFile(name string, write func(io.Writer) error) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	buffered := bufio.NewWriter(file)
-	err = errors.Join(write(buffered), buffered.Flush(), file.Close())
-	if err != nil {
-		os.Remove(name)
-	}
-	return err
-}
-
-// prune removes what a crash left half written, and the oldest folders until
-// the rest is within the budget. Several processes may share the directory.
-func (c *capture) prune() error {
-	entries, err := os.ReadDir(c.directory) // sorted by name, so by time
-	if err != nil {
-		return err
-	}
-	type folder struct {
-		name string
-		size int64
-	}
-	var folders []folder
-	var total int64
-	var failed []error
-	for _, entry := range entries {
-		name := filepath.Join(c.directory, entry.Name())
-		switch {
-		case strings.HasPrefix(entry.Name(), partialPrefix):
-			if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > abandonedAfter {
-				failed = append(failed, os.RemoveAll(name))
-			}
-		case entry.IsDir() && isCaptureName(entry.Name()):
-			size, err := folderSize(name)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // another process has just removed it
-			}
-			failed = append(failed, err)
-			folders = append(folders, folder{name, size})
-			total += size
-		}
-	}
-	slices.SortStableFunc(folders, func(a, b folder) int { return cmp.Compare(a.name, b.name) })
-	for len(folders) > 1 && total > c.budget {
-		failed = append(failed, c.remove(filepath.Base(folders[0].name)))
-		total -= folders[0].size
-		folders = folders[1:]
-	}
-	return errors.Join(failed...)
-}
-
-// remove removes a folder. It gets the name of one that is being written first, so
-// that a process which is killed in the middle leaves none that looks complete.
-func (c *capture) remove(name string) error {
-	partial := filepath.Join(c.directory, partialPrefix+name)
-	err := os.Rename(filepath.Join(c.directory, name), partial)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another process has just removed it
-	}
-	return errors.Join(err, os.RemoveAll(partial))
-}
-
-// isCaptureName tells a folder of ours from one that somebody keeps beside them.
-func isCaptureName(name string) bool {
-	stamp, _, found := strings.Cut(name, "-")
-	_, err := time.Parse(captureTime, stamp)
-	return found && err == nil
-}
-
-func folderSize(name string) (size int64, err error) {
-	err = filepath.WalkDir(name, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
-		if err == nil {
-			size += info.Size()
-		}
-		return err
-	})
-	return size, err
+	all = append(all, evidence.Goroutines("goroutines.txt"), evidence.JSON("diagnosis.json", diagnosis))
+	name := evidence.Name{At: now, Reason: reason, Process: os.Getpid()}
+	return errors.Join(
+		evidence.Write(c.directory, name, append(all, files...)...),
+		evidence.Prune(c.directory, c.budget),
+	)
 }

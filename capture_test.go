@@ -4,18 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/trace"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +24,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/evidence"
 )
 
 var diagnosisOfTest = Diagnosis{Verdict: CauseGC, Summary: "gc: the collector", Window: 10 * time.Second}
@@ -52,7 +50,7 @@ func newCapturing(t *testing.T, directory string, options ...CaptureOption) *cap
 func newQuietCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
 	c := new(capturing)
 	settings := resolve([]Option{WithCapture(directory, append([]CaptureOption{WithCaptureCooldown(0)}, options...)...)}).capture
-	c.capture = &capture{captureSettings: *settings, write: (*capture).writeFolder, failed: (&failures{logger: slog.New(&c.log)}).report}
+	c.capture = newCapture(settings, (&failures{logger: slog.New(&c.log)}).report)
 	return c
 }
 
@@ -68,7 +66,7 @@ func entries(t testing.TB, directory string) (names []string) {
 	all, err := os.ReadDir(directory)
 	require.NoError(t, err)
 	for _, entry := range all {
-		if !strings.HasPrefix(entry.Name(), partialPrefix) {
+		if !strings.HasPrefix(entry.Name(), ".partial-") {
 			names = append(names, entry.Name())
 		}
 	}
@@ -108,7 +106,7 @@ func TestCaptureWritesTheEvidence(t *testing.T) {
 	parsed, err := goTool(t, "trace", "-d=parsed", filepath.Join(folder, "trace.out"))
 	require.NoError(t, err, "%.1000s", parsed)
 	assert.Contains(t, parsed, "region of the test")
-	leftover, err := filepath.Glob(filepath.Join(directory, partialPrefix+"*"))
+	leftover, err := filepath.Glob(filepath.Join(directory, ".partial-*"))
 	require.NoError(t, err)
 	assert.Empty(t, leftover)
 }
@@ -121,22 +119,6 @@ func goTool(t *testing.T, arguments ...string) (output string, err error) {
 	}
 	out, err := exec.CommandContext(t.Context(), program, append([]string{"tool"}, arguments...)...).CombinedOutput()
 	return string(out), err
-}
-
-func TestNamesOfCapturesSortByTime(t *testing.T) {
-	directory := t.TempDir()
-	c := newQuietCapturing(t, directory)
-	var inOrder []string
-	at := time.Date(2026, 9, 30, 23, 59, 59, 999_998e3, time.FixedZone("", -5*3600))
-	for i, step := range []time.Duration{0, time.Microsecond, time.Second, time.Hour, 30 * 24 * time.Hour, 400 * 24 * time.Hour} {
-		at = at.Add(step)
-		reason := []string{"unknown", "admission", "lag", "gc"}[i%4]
-		require.NoError(t, c.writeFolder(at, reason, diagnosisOfTest))
-		name := fmt.Sprintf("%s-%s-%d", at.UTC().Format("20060102T150405.000000Z"), reason, os.Getpid())
-		require.DirExists(t, filepath.Join(directory, name))
-		inOrder = append(inOrder, name)
-	}
-	assert.Equal(t, inOrder, entries(t, directory))
 }
 
 func TestOneCaptureAtATime(t *testing.T) {
@@ -166,166 +148,19 @@ func TestCooldownBetweenCaptures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newQuietCapturing(t, directory, WithCaptureCooldown(time.Minute))
 		var reasons []string
-		for _, step := range []time.Duration{0, 0, time.Minute - 1, 1, time.Second, time.Hour} {
-			time.Sleep(step)
-			c.now(step.String())
+		for _, step := range []struct {
+			after  time.Duration
+			reason string
+		}{{0, "first"}, {0, "at_once"}, {time.Minute - 1, "just_before"}, {1, "then"}, {time.Second, "soon"}, {time.Hour, "later"}} {
+			time.Sleep(step.after)
+			c.now(step.reason)
 		}
 		for _, name := range entries(t, directory) {
 			reasons = append(reasons, strings.Split(name, "-")[1])
 		}
-		assert.Equal(t, []string{"0s", "1ns", "1h0m0s"}, reasons)
+		assert.Equal(t, []string{"first", "then", "later"}, reasons)
 		assert.Empty(t, c.log.with(""))
 	})
-}
-
-// folderOf makes a folder with one file of some size.
-func folderOf(t *testing.T, directory, name string, size int) string {
-	folder := filepath.Join(directory, name)
-	require.NoError(t, os.MkdirAll(folder, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "trace.out"), make([]byte, size), 0o644))
-	return folder
-}
-
-func TestOldestCapturesGoFirstPastTheBudget(t *testing.T) {
-	directory := t.TempDir()
-	const (
-		a = "20240101T000000.000000Z-gc-7"
-		b = "20250101T000000.000000Z-lag-1"
-		d = "20260101T000000.000000Z-admission-3"
-	)
-	for _, name := range []string{d, a, b} {
-		folderOf(t, directory, name, 1000)
-	}
-	strangers := []string{"20240101", "20240101T000000-gc-1", "20240101T000000.000Z-gc-1", "notes", "z-20240101T000000.000000Z-gc-1"}
-	for _, name := range strangers {
-		folderOf(t, directory, name, 100_000)
-	}
-	file := "20230101T000000.000000Z-gc-1" // one that is no folder
-	require.NoError(t, os.WriteFile(filepath.Join(directory, file), make([]byte, 100_000), 0o644))
-	outside := folderOf(t, t.TempDir(), "precious", 100_000)
-	link := "20230202T000000.000000Z-gc-1"
-	require.NoError(t, os.Symlink(outside, filepath.Join(directory, link)))
-	stay := append(strangers, file, link)
-
-	for _, test := range []struct {
-		budget int64
-		left   []string
-	}{
-		{3000, []string{a, b, d}},
-		{2999, []string{b, d}},
-		{1000, []string{d}},
-		{1, []string{d}}, // the newest stays in any case
-	} {
-		c := newQuietCapturing(t, directory, WithCaptureBudget(test.budget))
-		require.NoError(t, c.prune())
-		assert.ElementsMatch(t, append(slices.Clone(stay), test.left...), entries(t, directory), "with a budget of %d", test.budget)
-	}
-	assert.FileExists(t, filepath.Join(outside, "trace.out"))
-
-	c := newQuietCapturing(t, directory, WithCaptureBudget(1))
-	c.now("gc")
-	names := entries(t, directory)
-	require.Len(t, names, len(stay)+1)
-	assert.NotContains(t, names, d, "the new one is the newest")
-	assert.Empty(t, c.log.with(""))
-}
-
-func TestWhatACrashLeftIsRemovedWhenNobodyWritesItAnyMore(t *testing.T) {
-	directory := t.TempDir()
-	old, recent := folderOf(t, directory, partialPrefix+"123", 10), folderOf(t, directory, partialPrefix+"456", 10)
-	before := time.Now().Add(-2 * time.Hour)
-	require.NoError(t, os.Chtimes(old, before, before))
-	c := newQuietCapturing(t, directory)
-	c.now("gc")
-	assert.NoDirExists(t, old)
-	assert.DirExists(t, recent, "another process may be writing it")
-	assert.Empty(t, c.log.with(""))
-}
-
-func init() {
-	// Captures into a directory until it is killed.
-	ChildModes["capture"] = func() error {
-		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(4<<20))}).capture
-		var failed error
-		c, err := startCapture(settings, func(_ string, err error) { failed = errors.Join(failed, err) })
-		if err != nil {
-			return err
-		}
-		for {
-			c.begin("gc", diagnosisOfTest)
-			c.writing.Wait()
-			if failed != nil {
-				return failed
-			}
-			fmt.Println("captured")
-		}
-	}
-	// Captures thirty times.
-	ChildModes["capture thirty"] = func() error {
-		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(100<<10))}).capture
-		var failed error
-		c := &capture{captureSettings: *settings, write: (*capture).writeFolder, failed: func(_ string, err error) { failed = errors.Join(failed, err) }}
-		for range 30 {
-			c.begin("gc", diagnosisOfTest)
-			c.writing.Wait()
-		}
-		return failed
-	}
-}
-
-// requireComplete checks that a folder has all that a capture writes.
-func requireComplete(t *testing.T, folder string) {
-	require.Equal(t, []string{"diagnosis.json", "goroutines.txt", "trace.out"}, entries(t, folder))
-	text, err := os.ReadFile(filepath.Join(folder, "diagnosis.json"))
-	require.NoError(t, err)
-	require.True(t, json.Valid(text), "%s: %q", folder, text)
-	recorded, err := os.ReadFile(filepath.Join(folder, "trace.out"))
-	require.NoError(t, err)
-	require.True(t, bytes.HasPrefix(recorded, []byte("go 1.")), "%s: %.40q", folder, recorded)
-	goroutines, err := os.ReadFile(filepath.Join(folder, "goroutines.txt"))
-	require.NoError(t, err)
-	require.True(t, bytes.HasPrefix(goroutines, []byte("goroutine profile: total ")))
-}
-
-func TestCapturesAreCompleteOrAbsentWhenTheProcessIsKilled(t *testing.T) {
-	directory := t.TempDir()
-	for range 8 {
-		child := Child(t, "capture", "CAPTURE_DIRECTORY="+directory)
-		output, err := child.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, child.Start())
-		_, err = output.Read(make([]byte, 1)) // it has captured once
-		require.NoError(t, err)
-		<-time.After(rand.N(20 * time.Millisecond)) // and is killed somewhere in the next
-		require.NoError(t, child.Process.Kill())
-		_, _ = io.Copy(io.Discard, output)
-		require.Error(t, child.Wait())
-	}
-	names := entries(t, directory)
-	require.NotEmpty(t, names)
-	for _, name := range names {
-		requireComplete(t, filepath.Join(directory, name))
-	}
-}
-
-func TestSeveralProcessesShareADirectory(t *testing.T) {
-	directory := t.TempDir()
-	var children sync.WaitGroup
-	for range 3 {
-		children.Go(func() {
-			assert.NoError(t, Child(t, "capture thirty", "CAPTURE_DIRECTORY="+directory).Run(), "one removes what another looks at")
-		})
-	}
-	children.Wait()
-	names := entries(t, directory)
-	assert.NotEmpty(t, names)
-	var total int64
-	for _, name := range names {
-		size, err := folderSize(filepath.Join(directory, name))
-		require.NoError(t, err)
-		total += size
-	}
-	assert.LessOrEqual(t, total, int64(100<<10))
 }
 
 func TestFailingDiskIsLoggedOnce(t *testing.T) {
@@ -399,20 +234,18 @@ func TestDiskWithoutRoomForTheTraceTakesTheRest(t *testing.T) {
 	assert.Len(t, c.log.with("no space left"), 1)
 }
 
-func TestFailedWriteLeavesNoFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "file")
-	err := writeFile(name, func(w io.Writer) error {
-		_, err := w.Write(make([]byte, 100_000))
-		return errors.Join(err, errOfSource)
-	})
-	assert.ErrorIs(t, err, errOfSource)
-	assert.NoFileExists(t, name)
-}
-
 // startCapturing observes with evidence into a directory, sampling once an hour.
 func startCapturing(t *testing.T, log *lines, directory string, options ...CaptureOption) *Observer {
-	o := Start(context.Background(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
-		WithLogger(slog.New(log)), WithSampleInterval(time.Hour), WithCapture(directory, options...))
+	t.Helper()
+	return startObserving(t, log, WithCapture(directory, options...))
+}
+
+func startObserving(t *testing.T, log *lines, options ...Option) *Observer {
+	t.Helper()
+	o := Start(context.Background(), "test", append([]Option{
+		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
+		WithLogger(slog.New(log)), WithSampleInterval(time.Hour),
+	}, options...)...)
 	require.NoError(t, o.Err())
 	t.Cleanup(o.Stop)
 	awaitFirstWindow(o)
@@ -503,9 +336,7 @@ func (h *startingHandler) Handle(ctx context.Context, record slog.Record) error 
 }
 
 func TestCaptureIsOffByDefault(t *testing.T) {
-	o := Start(context.Background(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
-		WithLogger(slog.New(new(lines))), WithSampleInterval(time.Hour), WithCapture(""))
-	defer o.Stop()
+	o := startObserving(t, new(lines), WithCapture(""))
 	awaitFirstWindow(o)
 	p := o.handle.process
 	assert.Nil(t, p.capture)
@@ -588,18 +419,20 @@ func TestLagPastTheThresholdIsCaptured(t *testing.T) {
 }
 
 func TestCaptureOptionsOutOfRangeCountAsNotGiven(t *testing.T) {
-	defaults := captureSettings{directory: "d", lag: time.Second, cooldown: 10 * time.Minute, budget: 256 << 20}
+	directory, err := filepath.Abs("d")
+	require.NoError(t, err)
+	defaults := captureSettings{directory, time.Second, 10 * time.Minute, 256 << 20, 20_000}
 	for name, test := range map[string]struct {
 		options []CaptureOption
 		want    captureSettings
 	}{
 		"none":         {nil, defaults},
 		"nil":          {[]CaptureOption{nil, nil}, defaults},
-		"zero":         {[]CaptureOption{WithCaptureLag(0), WithCaptureBudget(0)}, defaults},
-		"negative":     {[]CaptureOption{WithCaptureLag(-1), WithCaptureCooldown(-1), WithCaptureBudget(-1)}, defaults},
-		"in range":     {[]CaptureOption{WithCaptureLag(1), WithCaptureCooldown(2), nil, WithCaptureBudget(3)}, captureSettings{"d", 1, 2, 3}},
-		"no cooldown":  {[]CaptureOption{WithCaptureCooldown(0)}, captureSettings{"d", time.Second, 0, 256 << 20}},
-		"last of them": {[]CaptureOption{WithCaptureLag(5), WithCaptureLag(6), WithCaptureLag(0)}, captureSettings{"d", 6, 10 * time.Minute, 256 << 20}},
+		"zero":         {[]CaptureOption{WithCaptureLag(0), WithCaptureBudget(0), WithCaptureGoroutines(0)}, defaults},
+		"negative":     {[]CaptureOption{WithCaptureLag(-1), WithCaptureCooldown(-1), WithCaptureBudget(-1), WithCaptureGoroutines(-1)}, defaults},
+		"in range":     {[]CaptureOption{WithCaptureLag(1), WithCaptureCooldown(2), nil, WithCaptureBudget(3), WithCaptureGoroutines(4)}, captureSettings{directory, 1, 2, 3, 4}},
+		"no cooldown":  {[]CaptureOption{WithCaptureCooldown(0)}, captureSettings{directory, time.Second, 0, 256 << 20, 20_000}},
+		"last of them": {[]CaptureOption{WithCaptureLag(5), WithCaptureLag(6), WithCaptureLag(0)}, captureSettings{directory, 6, 10 * time.Minute, 256 << 20, 20_000}},
 	} {
 		c := resolve([]Option{WithCapture("d", test.options...), WithCapture("")})
 		require.NotNil(t, c.capture, name)
@@ -617,32 +450,6 @@ func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 	assert.Equal(t, first, later.handle.process.capture.directory)
 	later.Stop()
 	o.Stop()
-}
-
-func TestManyGoroutinesAreNotListed(t *testing.T) {
-	if underRace() {
-		t.Skip("the race detector bears no more than 8128 goroutines")
-	}
-	directory := t.TempDir()
-	c := newQuietCapturing(t, directory)
-	var parked sync.WaitGroup
-	leave := make(chan struct{})
-	for range maxGoroutinesListed {
-		parked.Go(func() { <-leave })
-	}
-	c.now("lock")
-	close(leave)
-	parked.Wait()
-	c.now("lock")
-	names := entries(t, directory)
-	require.Len(t, names, 2)
-	text, err := os.ReadFile(filepath.Join(directory, names[0], "goroutines.txt"))
-	require.NoError(t, err)
-	assert.Regexp(t, `^200\d\d goroutines are too many to list`, string(text))
-	text, err = os.ReadFile(filepath.Join(directory, names[1], "goroutines.txt"))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "goroutine profile: total ")
-	assert.Empty(t, c.log.with(""))
 }
 
 func TestStopWaitsForACaptureUnderWay(t *testing.T) {
@@ -747,3 +554,60 @@ type flushingProvider struct {
 }
 
 func (p *flushingProvider) ForceFlush(context.Context) error { p.flush(); return nil }
+
+func TestH76CapturesStayInStartsDirectory(t *testing.T) {
+	began, elsewhere := t.TempDir(), t.TempDir()
+	t.Chdir(began)
+	option := WithCapture("evidence", WithCaptureCooldown(0))
+	o := startObserving(t, new(lines), option)
+	p := o.handle.process
+	p.capture.begin("gc", diagnosisOfTest)
+	p.capture.writing.Wait()
+	t.Chdir(elsewhere)
+	p.capture.begin("lock", diagnosisOfTest)
+	p.capture.writing.Wait()
+	document := shown(t)
+	o.Stop()
+	assert.Len(t, entries(t, filepath.Join(began, "evidence")), 2)
+	assert.Empty(t, entries(t, elsewhere))
+	assert.Len(t, document["captures"], 2, "the page looks where they are")
+}
+
+func TestTraceEndsAndBeginsWithTheNumberOfGoroutines(t *testing.T) {
+	directory := t.TempDir()
+	o := startCapturing(t, new(lines), directory, WithCaptureCooldown(0), WithCaptureGoroutines(100))
+	p := o.handle.process
+	capture := func() (files []string) {
+		p.capture.watch() // as each window does
+		p.capture.writing.Wait()
+		p.capture.begin("gc", diagnosisOfTest)
+		p.capture.writing.Wait()
+		names := entries(t, directory)
+		return entries(t, filepath.Join(directory, names[len(names)-1]))
+	}
+	assert.Contains(t, capture(), "trace.out")
+	var parked sync.WaitGroup
+	leave := make(chan struct{})
+	for range 101 {
+		parked.Go(func() { <-leave })
+	}
+	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt"}, capture())
+	close(leave)
+	parked.Wait()
+	for runtime.NumGoroutine() > 50 { // those that have ended are counted for a moment
+		runtime.Gosched()
+	}
+	assert.Contains(t, capture(), "trace.out")
+}
+
+func TestFilesOfTheCallerAreCaptured(t *testing.T) {
+	directory := t.TempDir()
+	c := newQuietCapturing(t, directory)
+	c.begin("gc", diagnosisOfTest, evidence.JSON("sites.json", []string{"store.go:42"}))
+	c.writing.Wait()
+	folder := filepath.Join(directory, entries(t, directory)[0])
+	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt", "sites.json"}, entries(t, folder))
+	text, err := os.ReadFile(filepath.Join(folder, "sites.json"))
+	require.NoError(t, err)
+	assert.JSONEq(t, `["store.go:42"]`, string(text))
+}

@@ -531,6 +531,7 @@ func (p *process) addToWindow(l *loop, s *diagnosis.Sample) {
 	}
 	p.history.add(s, l.settings.SampleInterval)
 	if w := p.loads.add(s); w != nil {
+		p.capture.watch()
 		p.publish(w)
 	}
 	if p.capture != nil && s.Lag > p.capture.lag {
