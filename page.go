@@ -28,10 +28,45 @@ import (
 // It costs next to nothing while nobody looks. A page that is open is a request
 // that does not end; mounted beside [Middleware] and not inside of it, that stays
 // out of the numbers. It ends with the observer, or when its [http.Server] shuts
-// down.
-func Handler() http.Handler {
+// down: by that, and not by the next look, also where its viewer is slow.
+//
+// Where a request comes in on a loopback address, its host has to be an address,
+// localhost or a name given by [WithHosts], or the answer is 403: a web site could
+// otherwise let its own name mean 127.0.0.1 and read the page with the browser of
+// somebody at this machine. A proxy on the same machine that passes the host on
+// needs the option. On other addresses every host is served.
+func Handler(opts ...HandlerOption) http.Handler {
 	livePage.once.Do(func() { livePage.handler = page.New(pageText(), pageSnapshot) })
-	return livePage.handler
+	var settings handlerSettings
+	for _, option := range opts {
+		if option != nil {
+			option(&settings)
+		}
+	}
+	if len(settings.hosts) == 0 {
+		return livePage.handler
+	}
+	return livePage.handler.Serving(settings.hosts...)
+}
+
+// handlerSettings are what Handler was given.
+type handlerSettings struct{ hosts []string }
+
+// HandlerOption changes what [Handler] does. A nil one counts as not given.
+type HandlerOption func(*handlerSettings)
+
+// WithHosts names the hosts under which the page is served on a loopback address,
+// beside addresses and localhost: "ops.example.com" for a proxy on this machine
+// that passes that on. A port does not matter, nor do capitals. An empty name
+// counts as not given.
+func WithHosts(names ...string) HandlerOption {
+	return func(s *handlerSettings) {
+		for _, name := range names {
+			if name != "" {
+				s.hosts = append(s.hosts, name)
+			}
+		}
+	}
 }
 
 // livePage is one for the process: wherever it is mounted, who looks shares what

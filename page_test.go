@@ -305,6 +305,28 @@ func TestStreamOfThePageEndsWithTheObserver(t *testing.T) {
 
 func TestHandlersAreOne(t *testing.T) {
 	assert.Same(t, Handler(), Handler())
+	assert.Same(t, Handler(), Handler(nil, WithHosts(), WithHosts("")))
+	assert.NotSame(t, Handler(), Handler(WithHosts("ops.example.com")))
+}
+
+func TestH75NamesOfTheOption(t *testing.T) {
+	plain, named := httptest.NewServer(Handler()), httptest.NewServer(Handler(nil, WithHosts("a.example.com", ""), WithHosts("ops.example.com")))
+	defer plain.Close()
+	defer named.Close()
+	status := func(server *httptest.Server, host string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?format=json", nil)
+		require.NoError(t, err)
+		request.Host = host
+		answer, err := server.Client().Do(request)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		return answer.StatusCode
+	}
+	assert.Equal(t, http.StatusForbidden, status(plain, "ops.example.com"))
+	assert.Equal(t, http.StatusOK, status(plain, "localhost"))
+	assert.Equal(t, http.StatusOK, status(named, "ops.example.com"))
+	assert.Equal(t, http.StatusOK, status(named, "a.example.com"))
+	assert.Equal(t, http.StatusForbidden, status(named, "evil.example.com"))
 }
 
 func TestProcessWithoutArgumentsHasAName(t *testing.T) {

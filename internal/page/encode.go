@@ -36,7 +36,7 @@ func (h *Handler) encode(s Snapshot, read position) (document, position) {
 		Unmeasured:    notNull(s.Unmeasured),
 		Oldest:        []work{},
 		History:       history{Seconds: []second{}, Windows: []window{}},
-		Captures:      h.captures.of(s.Captures),
+		Captures:      h.captures.of(&h.disk, s.Captures),
 	}
 	for _, w := range s.Oldest {
 		d.Oldest = append(d.Oldest, work{w.Kind, w.Name, w.Age.Seconds()})

@@ -151,8 +151,11 @@ type Handler struct {
 	policy   string // the content security policy
 	text     Text
 	snapshot func() Snapshot
+	open     func(directory, name string) captured
+	answers  underway
 	streams  streams
 	captures captureList
+	disk     disk // of the captures
 }
 
 // New returns a handler that shows what snapshot returns, which may be called
@@ -171,40 +174,54 @@ func New(text Text, snapshot func() Snapshot) *Handler {
 	if err != nil {
 		panic(err) // the template and what it shows are this module's own
 	}
-	h := &Handler{html: html.Bytes(), policy: contentSecurityPolicy(), text: text, snapshot: snapshot}
+	h := &Handler{html: html.Bytes(), policy: contentSecurityPolicy(), text: text, snapshot: snapshot, open: openCapture}
 	h.streams.handler = h
 	return h
 }
 
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r, nil) }
+
+// serve answers r, whose host may have one of names, too.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, names []string) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", h.policy)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
+	if !allowed(r, names) {
+		http.Error(w, "this page is on a loopback address, and not served under this host's name: "+
+			"ask for localhost or the address, or let observer.WithHosts name it", http.StatusForbidden)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "the page is only to be read", http.StatusMethodNotAllowed)
 		return
 	}
-	h.streams.know(r)
+	answer, end := h.answers.begin(w, r)
+	defer end()
 	query := r.URL.Query()
 	if name := query.Get("capture"); name != "" {
-		h.serveCapture(w, r, name)
+		h.serveCapture(answer, w, r, name)
 		return
 	}
 	switch query.Get("format") {
 	case "":
 		header.Set("Content-Type", "text/html; charset=utf-8")
-		header.Set("Content-Length", strconv.Itoa(len(h.html)))
-		_, _ = w.Write(h.html)
+		whole(w, answer, h.html)
 	case "json":
 		header.Set("Content-Type", "application/json")
-		_, _ = w.Write(append(h.encodeAll(h.snapshot()), '\n'))
+		whole(w, answer, append(h.encodeAll(h.snapshot()), '\n'))
 	case "events":
-		h.streams.serve(w, r)
+		h.streams.serve(answer, w, r)
 	default:
 		http.Error(w, "format is json or events", http.StatusBadRequest)
 	}
+}
+
+// whole writes a body of a known length.
+func whole(w http.ResponseWriter, answer *response, body []byte) {
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = answer.Write(body)
 }

@@ -215,8 +215,8 @@ func TestPageWorksUnderAnyPath(t *testing.T) {
 	}
 }
 
-// evidence makes a directory with captures, and with what is none.
-func evidence(t *testing.T) string {
+// evidenceOf makes a directory with captures, and with what is none.
+func evidenceOf(t *testing.T) string {
 	t.Helper()
 	outside := filepath.Join(t.TempDir(), "secret.txt")
 	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
@@ -251,33 +251,26 @@ func TestCapturesAreListed(t *testing.T) {
 	assert.Equal(t, []capture{
 		{"20261129T150000.000000Z-cpu_saturated-12345", time.Date(2026, 11, 29, 15, 0, 0, 0, time.UTC), "cpu_saturated", []captureFile{{"trace.out", 5}}},
 		{"20261129T140000.000000Z-gc-1", time.Date(2026, 11, 29, 14, 0, 0, 0, time.UTC), "gc", []captureFile{{"diagnosis.json", 2}, {"goroutines.txt", 10}}},
-	}, listCaptures(evidence(t)))
+	}, listCaptures(evidenceOf(t)))
 	assert.Empty(t, listCaptures(""))
 	assert.Empty(t, listCaptures(filepath.Join(t.TempDir(), "not made yet")))
 }
 
-func TestDownloadHasItsTime(t *testing.T) {
-	h := handlerOf(Snapshot{Captures: evidence(t)})
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?capture=20261129T140000.000000Z-gc-1/goroutines.txt", nil))
-	require.Len(t, w.all, 1)
-	assert.Greater(t, time.Until(w.all[0]), downloadPatience/2)
-}
-
 func TestListOfCapturesIsLookedUpSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		directory := evidence(t)
+		directory := evidenceOf(t)
 		var list captureList
-		assert.Len(t, list.of(directory), 2)
+		var d disk
+		assert.Len(t, list.of(&d, directory), 2)
 		require.NoError(t, os.RemoveAll(directory))
-		assert.Len(t, list.of(directory), 2)
+		assert.Len(t, list.of(&d, directory), 2)
 		time.Sleep(listCooldown)
-		assert.Empty(t, list.of(directory))
+		assert.Empty(t, list.of(&d, directory))
 	})
 }
 
 func TestCaptureIsDownloaded(t *testing.T) {
-	h := handlerOf(Snapshot{Captures: evidence(t)})
+	h := handlerOf(Snapshot{Captures: evidenceOf(t)})
 	answer := get(h, "/?capture=20261129T140000.000000Z-gc-1/goroutines.txt")
 	assert.Equal(t, http.StatusOK, answer.Code)
 	assert.Equal(t, "goroutines", answer.Body.String())
@@ -286,7 +279,7 @@ func TestCaptureIsDownloaded(t *testing.T) {
 }
 
 func TestNothingButCapturesIsServed(t *testing.T) {
-	directory := evidence(t)
+	directory := evidenceOf(t)
 	inside := "20261129T140000.000000Z-gc-1"
 	for _, name := range []string{
 		"private/notes.txt",

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
-	"weak"
 )
 
 const (
@@ -17,10 +15,6 @@ const (
 	// viewerBacklog is how many events a viewer may be behind before it is
 	// dropped. They are shared, so that a viewer behind costs no memory.
 	viewerBacklog = 8
-
-	// writePatience is how long a viewer may take to accept one piece of an event.
-	writePatience = 10 * time.Second
-	pieceSize     = 16 << 10
 
 	// retryAfter is when a browser whose stream has ended comes back.
 	retryAfter = 3 * time.Second
@@ -33,7 +27,6 @@ type streams struct {
 
 	mu      sync.Mutex // guards what follows
 	viewers map[*viewer]bool
-	servers map[weak.Pointer[http.Server]]bool // those whose Shutdown ends their streams; false from then on
 	whole   wholeEvent
 	event   uint64             // how many changes there were of what a whole document has to contain
 	rest    context.CancelFunc // ends the encoding; set while somebody looks
@@ -50,41 +43,12 @@ type wholeEvent struct {
 // viewer is one stream.
 type viewer struct {
 	history *History
-	server  *http.Server // nil where that is not known
-	events  chan []byte  // closed when the stream has to end
-}
-
-// know sees to it that the Shutdown of the server that serves r ends its streams.
-// It would wait for them for as long as somebody looks. All requests of the page
-// come here and not only those for streams, since a hook that is given to a server
-// that shuts down already is never called, and the page itself comes first.
-func (s *streams) know(r *http.Request) {
-	server := serverOf(r)
-	if server == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := weak.Make(server)
-	if _, known := s.servers[key]; known {
-		return
-	}
-	if s.servers == nil {
-		s.servers = make(map[weak.Pointer[http.Server]]bool)
-	}
-	s.servers[key] = true
-	server.RegisterOnShutdown(func() { s.endOf(server) })
-}
-
-// serverOf returns the server that serves r, or nil where that is not known.
-func serverOf(r *http.Request) *http.Server {
-	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
-	return server
+	events  chan []byte // closed when the stream has to end
 }
 
 // serve sends one whole document, and then what changes, until the viewer
-// leaves, is too slow, or the observer stops.
-func (s *streams) serve(w http.ResponseWriter, r *http.Request) {
+// leaves, is too slow, or the observer stops or the server shuts down.
+func (s *streams) serve(a *response, w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no") // or nginx would hold events back
@@ -95,25 +59,25 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	snapshot := s.handler.snapshot()
-	v := &viewer{history: snapshot.History, server: serverOf(r), events: make(chan []byte, viewerBacklog)}
+	v := &viewer{history: snapshot.History, events: make(chan []byte, viewerBacklog)}
 	if v.history != nil {
 		// Before the document is made: rows that come twice do no harm, as they are
 		// numbered. Rows that never come would.
-		if !s.join(v) {
-			return
-		}
+		s.join(v)
 		defer s.leave(v)
 	}
-	if send(w, s.wholeOf(snapshot)) != nil || v.history == nil {
+	if send(a, s.wholeOf(snapshot)) != nil || v.history == nil {
 		return
 	}
 	for {
 		select {
 		case event, more := <-v.events:
-			if !more || send(w, event) != nil {
+			if !more || send(a, event) != nil {
 				return
 			}
-		case <-r.Context().Done():
+		case <-a.ctx.Done():
+			return
+		case <-a.leaving:
 			return
 		}
 	}
@@ -145,28 +109,18 @@ func (s *streams) outdate() {
 	s.whole.encoded, s.whole.history = nil, nil
 }
 
-// send writes one event. Deadlines of its own let it work on a server with a
-// WriteTimeout, and end the wait for a viewer who hangs, but not for one who is
-// slow: over a thin line the whole document takes a minute.
-func send(w http.ResponseWriter, event []byte) error {
-	control := http.NewResponseController(w)
-	for piece := range slices.Chunk(event, pieceSize) {
-		_ = control.SetWriteDeadline(time.Now().Add(writePatience)) // not every writer has one
-		if _, err := w.Write(piece); err != nil {
-			return err
-		}
+// send writes one event.
+func send(a *response, event []byte) error {
+	if _, err := a.Write(event); err != nil {
+		return err
 	}
-	return control.Flush()
+	return a.Flush()
 }
 
-// join adds a viewer, and starts to encode if that is the first. It does not where
-// the server shuts down.
-func (s *streams) join(v *viewer) (joined bool) {
+// join adds a viewer, and starts to encode if that is the first.
+func (s *streams) join(v *viewer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if serves, known := s.servers[weak.Make(v.server)]; known && !serves {
-		return false
-	}
 	if s.viewers == nil {
 		s.viewers = make(map[*viewer]bool)
 	}
@@ -176,7 +130,6 @@ func (s *streams) join(v *viewer) (joined bool) {
 		go s.run(ctx, v.history, v.history.position())
 	}
 	s.viewers[v] = true
-	return true
 }
 
 func (s *streams) leave(v *viewer) {
@@ -242,17 +195,5 @@ func (s *streams) remove(v *viewer) {
 	if len(s.viewers) == 0 {
 		s.rest()
 		s.outdate()
-	}
-}
-
-// endOf ends the streams of a server that shuts down.
-func (s *streams) endOf(server *http.Server) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.servers[weak.Make(server)] = false
-	for v := range s.viewers {
-		if v.server == server {
-			s.end(v)
-		}
 	}
 }

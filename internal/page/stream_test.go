@@ -2,6 +2,7 @@ package page
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -295,32 +295,6 @@ func TestStreamOutlivesTheServersWriteTimeout(t *testing.T) {
 	assert.Equal(t, 3, events)
 }
 
-// Shutdown would wait for as long as somebody looks.
-func TestShutdownEndsItsStreams(t *testing.T) {
-	s := newSource()
-	h := New(text, s.snapshot)
-	ending, going := httptest.NewServer(h), httptest.NewServer(h)
-	defer ending.Close()
-	defer going.Close()
-	for range 2 { // servers are told apart, and come again
-		ended, err := http.Get(ending.URL + "?format=events")
-		require.NoError(t, err)
-		defer ended.Body.Close()
-	}
-	other, err := http.Get(going.URL + "?format=events")
-	require.NoError(t, err)
-	defer other.Body.Close()
-
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, ending.Config.Shutdown(ctx))
-	lines := bufio.NewReader(other.Body)
-	for range 20 {
-		_, err = lines.ReadString('\n')
-		require.NoError(t, err, "the stream of another server goes on")
-	}
-}
-
 // A connection that nobody reads from costs its goroutine, until the deadline.
 func TestHangingViewerHoldsUpNobody(t *testing.T) {
 	s := newSource()
@@ -349,40 +323,6 @@ func full() *History {
 		h.AddSecond(&Second{At: InstantOf(now.Add(time.Duration(i-rows+1) * 990 * time.Millisecond))})
 	}
 	return h
-}
-
-func TestStreamThatComesDuringAShutdownEnds(t *testing.T) {
-	s := newSource()
-	s.second(1)
-	h := New(text, s.snapshot)
-	arrived, goOn := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("format") == "events" {
-			close(arrived)
-			<-goOn
-		}
-		h.ServeHTTP(w, r)
-	}))
-	answer, err := http.Get(server.URL) // as a browser, which gets the page first
-	require.NoError(t, err)
-	answer.Body.Close()
-	go func() {
-		if answer, err := http.Get(server.URL + "?format=events"); err == nil {
-			answer.Body.Close()
-		}
-	}()
-	<-arrived
-	ended := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	go func() { ended <- server.Config.Shutdown(ctx) }()
-	require.Eventually(t, func() bool {
-		h.streams.mu.Lock()
-		defer h.streams.mu.Unlock()
-		return !h.streams.servers[weak.Make(server.Config)]
-	}, 10*time.Second, time.Millisecond, "the hook has run")
-	close(goOn)
-	assert.NoError(t, <-ended)
 }
 
 func TestViewersBetweenTwoEventsShareOneDocument(t *testing.T) {
@@ -415,10 +355,25 @@ func (d *deadlines) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
+// Whatever it is that he is sent: each piece has its time, and the connection is
+// given back without a deadline.
 func TestSlowViewerHasTimeForEachPiece(t *testing.T) {
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	event := make([]byte, 3*pieceSize+1)
-	require.NoError(t, send(w, event))
-	assert.Len(t, w.all, 4)
-	assert.Equal(t, len(event), w.Body.Len())
+	s := newSource()
+	s.history.Store(full())
+	synctest.Test(t, func(t *testing.T) {
+		h := New(text, s.snapshot)
+		h.open = opening(&slowFile{ReaderAt: bytes.NewReader(make([]byte, 3*pieceSize))}, 3*pieceSize)
+		for _, query := range queries {
+			ctx, leave := context.WithTimeout(t.Context(), updateInterval/2)
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/"+query, nil))
+			leave()
+			require.Greater(t, len(w.all), w.Body.Len()/pieceSize, "%q", query)
+			require.Greater(t, w.Body.Len(), pieceSize, "%q", query)
+			assert.WithinDuration(t, time.Now(), w.all[0], writePatience, "%q", query)
+			if query != "?format=events" { // whose viewer has gone
+				assert.Zero(t, w.all[len(w.all)-1], "%q", query)
+			}
+		}
+	})
 }
