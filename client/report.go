@@ -52,11 +52,13 @@ func (r Report) Slow() bool {
 // Load is that of the verdict: mean units that wait, or for descriptors and memory
 // the share in use. It is false where the verdict has none.
 func (r Report) Load() (load float64, ok bool) {
-	f, ok := r.finding(r.Diagnosis.Verdict)
+	f, ok := r.Finding(r.Diagnosis.Verdict)
 	return f.Load, ok
 }
 
-func (r Report) finding(cause observer.Cause) (observer.Finding, bool) {
+// Finding is what a cause did in the last window. It is false where that is not
+// known.
+func (r Report) Finding(cause observer.Cause) (observer.Finding, bool) {
 	i := slices.IndexFunc(r.Diagnosis.Findings, func(f observer.Finding) bool { return f.Cause == cause })
 	if i < 0 {
 		return observer.Finding{}, false

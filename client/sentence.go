@@ -88,7 +88,7 @@ func (c *Chain) describe(limit Limit) string {
 			return text + " " + place
 		}
 	}
-	if f, ok := link.Report.finding(limit.Cause); ok && f.Evidence != "" {
+	if f, ok := link.Report.Finding(limit.Cause); ok && f.Evidence != "" {
 		text += ", " + f.Evidence
 	}
 	return text
@@ -154,7 +154,7 @@ func (r Report) Words() string {
 	if before, after, ok := strings.Cut(words, string(d.Verdict)+": "); ok && d.Verdict != "" && (before == "" || strings.HasSuffix(before, ": ")) {
 		words = before + after
 	}
-	f, _ := r.finding(d.Verdict)
+	f, _ := r.Finding(d.Verdict)
 	if f.Advice != "" {
 		words = strings.Replace(words, f.Advice, "", 1)
 	}

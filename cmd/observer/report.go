@@ -112,7 +112,7 @@ func paragraph(url string, a client.Answer, now time.Time) string {
 	} else {
 		fmt.Fprintf(&b, "  %s%s: %s\n", name(string(d.Verdict)), since, text(r.Words()))
 	}
-	if f, ok := finding(r); ok && f.Advice != "" {
+	if f, ok := r.Finding(d.Verdict); ok && f.Advice != "" {
 		fmt.Fprintf(&b, "  do: %s\n", text(f.Advice))
 	}
 	if len(d.Also) > 0 {
