@@ -1,7 +1,6 @@
 package observer
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -109,49 +108,31 @@ func pageSnapshot() (s page.Snapshot) {
 	return s
 }
 
-// pageText has the captions from the catalogue, so that the page, the README and
-// the dashboards say the same.
+// pageText has what the catalogue says of each signal, so that the page, the README
+// and the dashboards say the same.
 func pageText() page.Text {
 	text := page.Text{
-		Process: processName(),
-		Captions: map[string]string{
-			"load": "What work waits for: the mean number of goroutines, threads, requests and rollouts that wait for each cause. " +
-				"Above the processors, more waits than could run. The verdict, not the largest, is the first to look at: a cause has victims. " +
-				"In a gray band the process did not get to run, and nothing was sampled.",
-			"collector": "The part of the processors that the garbage collector uses. " +
-				"A quarter is what it takes by design while it works; far above that, allocate less, or raise GOGC or GOMEMLIMIT.",
-		},
+		Process:       processName(),
+		PID:           os.Getpid(),
+		Signals:       make(map[string]page.Signal),
 		LagBoundaries: lagEdges,
 	}
-	for name, instrument := range map[string]string{
-		"lag":       EventLoopLagInstrument,
-		"requests":  RequestsInFlightInstrument,
-		"responses": ResponsesInstrument,
-		"cpu":       ProcessCPUTimeInstrument,
-		"memory":    ProcessMemoryUsageInstrument,
-		"pauses":    GCPauseInstrument,
-		"threads":   ProcessThreadCountInstrument,
-		"rollouts":  DriverResidentInstrument,
-		"offered":   DriverOfferedInstrument,
-		"admission": DriverAdmissionInstrument,
-	} {
-		s := signalOf(instrument)
-		text.Captions[name] = s.Description + " " + s.Advice
+	for _, s := range catalogue.Signals {
+		text.Signals[s.Name] = page.Signal{Description: s.Description, Advice: s.Advice}
 	}
-	text.Captions["descriptors"] = signalOf(ProcessUnixFDsInstrument).Description + " " + signalOf(ProcessOpenFDsInstrument).Advice
 	for cause := range diagnosis.All() {
 		text.Causes = append(text.Causes, page.Cause{Name: cause.Name(), Condition: cause.Condition(), Share: cause.IsShare()})
 	}
 	return text
 }
 
-// processName tells processes apart. A library in a foreign program has no
-// arguments.
+// processName tells processes apart, beside their number. A library in a foreign
+// program has no arguments.
 func processName() string {
 	if len(os.Args) == 0 {
-		return fmt.Sprintf("process %d", os.Getpid())
+		return "unnamed"
 	}
-	return fmt.Sprintf("%s, process %d", filepath.Base(os.Args[0]), os.Getpid())
+	return filepath.Base(os.Args[0])
 }
 
 // history gathers what the sampler sees into seconds and windows, for the page.

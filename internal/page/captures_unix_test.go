@@ -81,7 +81,7 @@ func TestH71DownloadsFromADirectoryThatHangs(t *testing.T) {
 }
 
 // What the list waits for, downloads do not wait for with a thread of their own.
-func TestH71TheListHangs(t *testing.T) {
+func TestDirectoryThatHangsHoldsUpOneLookAndNobodyElse(t *testing.T) {
 	name, release := hangingDirectory(t)
 	h := handlerOf(Snapshot{Captures: name})
 	assert.Empty(t, h.captures.of(&h.disk, name))

@@ -10,11 +10,20 @@ import (
 type position struct{ second, window uint64 }
 
 // encodeAll returns a snapshot and the whole history as JSON.
-func (h *Handler) encodeAll(s Snapshot) []byte {
+func (h *Handler) encodeAll(s Snapshot) []byte { return marshal(h.all(s)) }
+
+// encodeFirst returns the same, with what the page writes under its pictures.
+func (h *Handler) encodeFirst(s Snapshot) []byte {
+	first := h.all(s)
+	first.Signals = h.text.Signals
+	return marshal(first)
+}
+
+func (h *Handler) all(s Snapshot) document {
 	all, _ := h.encode(s, position{})
 	all.History.LagBoundaries = h.lagBoundaries()
 	all.Causes = &h.text.Causes
-	return marshal(all)
+	return all
 }
 
 // encodeSince returns a snapshot as JSON, with what was added to the history
@@ -36,7 +45,18 @@ func (h *Handler) encode(s Snapshot, read position) (document, position) {
 		Unmeasured:    notNull(s.Unmeasured),
 		Oldest:        []work{},
 		History:       history{Seconds: []second{}, Windows: []window{}},
+		Also:          notNull(s.Also),
+		Sites:         notNull(s.Sites),
+		Peers:         []peer{},
+		Process:       h.text.Process,
+		PID:           h.text.PID,
 		Captures:      h.captures.of(&h.disk, s.Captures),
+	}
+	if !s.Since.IsZero() {
+		d.Since = &s.Since
+	}
+	for _, p := range s.Peers {
+		d.Peers = append(d.Peers, peer{p.Host, Number(p.Waiting), p.Wait.Seconds(), p.InFlight})
 	}
 	for _, w := range s.Oldest {
 		d.Oldest = append(d.Oldest, work{w.Kind, w.Name, w.Age.Seconds()})
@@ -65,9 +85,15 @@ func marshal(d document) []byte {
 			Findings:   []Finding{},
 			Unmeasured: []string{},
 			Oldest:     []work{},
+			Also:       []string{},
+			Sites:      []Site{},
+			Peers:      []peer{},
+			Process:    d.Process,
+			PID:        d.PID,
 			History:    history{Seconds: []second{}, Windows: []window{}},
 			Captures:   []capture{},
 			Causes:     d.Causes,
+			Signals:    d.Signals,
 		})
 	}
 	return encoded
@@ -75,17 +101,33 @@ func marshal(d document) []byte {
 
 // document is the JSON of the page, for scripts as for its own.
 type document struct {
-	Now           time.Time `json:"now"`
-	At            time.Time `json:"at"`
-	WindowSeconds float64   `json:"window_seconds"`
-	Verdict       string    `json:"verdict"`
-	Summary       string    `json:"summary"`
-	Findings      []Finding `json:"findings"`
-	Unmeasured    []string  `json:"unmeasured"`
-	Oldest        []work    `json:"oldest"`
-	History       history   `json:"history"`
-	Captures      []capture `json:"captures"`
-	Causes        *[]Cause  `json:"causes,omitempty"`
+	Process       string     `json:"process"`
+	PID           int        `json:"pid"`
+	Now           time.Time  `json:"now"`
+	At            time.Time  `json:"at"`
+	WindowSeconds float64    `json:"window_seconds"`
+	Verdict       string     `json:"verdict"`
+	Since         *time.Time `json:"verdict_since,omitempty"` // none while that is not known
+	Summary       string     `json:"summary"`
+	Also          []string   `json:"also"`
+	Findings      []Finding  `json:"findings"`
+	Unmeasured    []string   `json:"unmeasured"`
+	Sites         []Site     `json:"sites"`
+	Peers         []peer     `json:"peers"`
+	Oldest        []work     `json:"oldest"`
+	History       history    `json:"history"`
+	Captures      []capture  `json:"captures"`
+
+	// Only in whole documents.
+	Causes  *[]Cause          `json:"causes,omitempty"`
+	Signals map[string]Signal `json:"signals,omitempty"` // for the page alone
+}
+
+type peer struct {
+	Host        string  `json:"host"`
+	Waiting     Number  `json:"waiting"`
+	WaitSeconds float64 `json:"wait_seconds"`
+	InFlight    int     `json:"in_flight"`
 }
 
 type work struct {

@@ -4,15 +4,13 @@
 package page
 
 import (
-	"bytes"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"net/http"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -25,6 +23,10 @@ type Snapshot struct {
 	Findings   []Finding
 	Unmeasured []string
 	Oldest     []Work
+	Also       []string // further causes whose rule held
+	Sites      []Site
+	Peers      []Peer
+	Since      time.Time // when the verdict began; zero where that is not known
 
 	History  *History // nil while nothing observes; another one after a restart
 	Captures string   // the directory of the captures, "" for none
@@ -44,12 +46,39 @@ type Work struct {
 	Age        time.Duration
 }
 
+// Site is a place in the code where the verdict's cause is.
+type Site struct {
+	Kind      string   `json:"kind"`     // "wait", "hold", "alloc", "cpu" or "heap"
+	Function  string   `json:"function"` // the application's
+	Location  string   `json:"location"` // "store/cache.go:42"
+	In        string   `json:"in"`       // the library function that waits or works; "" for none
+	Caller    string   `json:"caller"`   // as Location; "" for none
+	Load      Number   `json:"load"`
+	Share     Number   `json:"share"`               // 0 to 1
+	Functions []string `json:"functions,omitempty"` // the stack, the innermost first, where it is told
+}
+
+// Peer is a server that outbound requests waited for.
+type Peer struct {
+	Host     string
+	Waiting  float64 // requests, on average
+	Wait     time.Duration
+	InFlight int
+}
+
 // Text is what the page says whatever the process does.
 type Text struct {
 	Process       string            // its name
-	Captions      map[string]string // by the names of Pictures: what it means, what to do
+	PID           int               // its number
+	Signals       map[string]Signal // by name: what pictures.js makes captions of
 	Causes        []Cause           // in the order of the rules
 	LagBoundaries []time.Duration   // between the LagBuckets
+}
+
+// Signal is what a caption says of one.
+type Signal struct {
+	Description string `json:"description"`
+	Advice      string `json:"advice"`
 }
 
 // Cause is a verdict and the rule behind it.
@@ -59,84 +88,39 @@ type Cause struct {
 	Share     bool   `json:"share"` // its load is the share of a limit in use
 }
 
-// picture is one of the page's. What it shows of the history is in page.js.
-type picture struct {
-	Name, Title string
-	Wide        bool
-	Driver      bool // only a process that drives rollouts has it
-	Caption     string
-}
-
-// section is a part of the page under one heading.
-type section struct {
-	Name, Title string
-	Pictures    []picture
-}
-
-var loadPicture = picture{Name: "load", Title: "What work waits for: load by cause", Wide: true}
-
-var sections = []section{
-	{"scheduler", "Scheduler", []picture{
-		{Name: "lag", Title: "Lag: how late goroutines run", Wide: true},
-	}},
-	{"requests", "Requests", []picture{
-		{Name: "requests", Title: "Requests in flight"},
-		{Name: "responses", Title: "Responses"},
-	}},
-	{"process", "Process", []picture{
-		{Name: "cpu", Title: "CPU"},
-		{Name: "memory", Title: "Resident memory"},
-		{Name: "pauses", Title: "Collector's pauses"},
-		{Name: "collector", Title: "Collector's share of the processors"},
-		{Name: "threads", Title: "Threads"},
-		{Name: "descriptors", Title: "Open descriptors"},
-	}},
-	{"driver", "Rollouts", []picture{
-		{Name: "rollouts", Title: "Rollouts", Driver: true},
-		{Name: "offered", Title: "Demand", Driver: true},
-		{Name: "admission", Title: "Wait for admission", Driver: true},
-	}},
-}
-
-// Pictures are the names of the pictures, each of which needs a caption.
-func Pictures() []string {
-	names := []string{loadPicture.Name}
-	for _, section := range sections {
-		for _, picture := range section.Pictures {
-			names = append(names, picture.Name)
-		}
-	}
-	return names
-}
-
-// captioned returns the sections with their captions.
-func captioned(captions map[string]string) (all []section) {
-	for _, s := range sections {
-		s.Pictures = slices.Clone(s.Pictures)
-		for i := range s.Pictures {
-			s.Pictures[i].Caption = captions[s.Pictures[i].Name]
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
+// The page is one document that is the same for every process; what it says of
+// one comes with the first event. So it needs no template. The parts of the script
+// stand in the order of who calls whom, and the last one begins.
 var (
 	//go:embed page.html
 	pageHTML string
 	//go:embed page.css
 	pageCSS string
-	//go:embed page.js
-	pageJS string
+	//go:embed numbers.js
+	numbersJS string
+	//go:embed charts.js
+	chartsJS string
+	//go:embed pictures.js
+	picturesJS string
+	//go:embed cursor.js
+	cursorJS string
+	//go:embed document.js
+	documentJS string
+	//go:embed stream.js
+	streamJS string
 )
+
+func script() string {
+	return strings.Join([]string{"'use strict';\n", numbersJS, chartsJS, picturesJS, cursorJS, documentJS, streamJS}, "\n")
+}
 
 // contentSecurityPolicy allows the page its own style and script, and to ask
 // where it came from for more. The icon is in the page. It is made for each
 // handler, as the page is: what is made at the start of a program stays in the
 // binaries of those who never ask for a handler.
-func contentSecurityPolicy() string {
+func contentSecurityPolicy(style, script string) string {
 	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; connect-src 'self'; img-src data:; "+
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf(pageCSS), hashOf(pageJS))
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf(style), hashOf(script))
 }
 
 func hashOf(source string) string {
@@ -161,20 +145,10 @@ type Handler struct {
 // New returns a handler that shows what snapshot returns, which may be called
 // from several goroutines at once.
 func New(text Text, snapshot func() Snapshot) *Handler {
-	load := loadPicture
-	load.Caption = text.Captions[load.Name]
-	var html bytes.Buffer
-	err := template.Must(template.New("page").Parse(pageHTML)).Execute(&html, map[string]any{
-		"Style":    template.HTML("<style>" + pageCSS + "</style>"),
-		"Script":   template.HTML("<script>" + pageJS + "</script>"),
-		"Text":     text,
-		"Load":     load,
-		"Sections": captioned(text.Captions),
-	})
-	if err != nil {
-		panic(err) // the template and what it shows are this module's own
-	}
-	h := &Handler{html: html.Bytes(), policy: contentSecurityPolicy(), text: text, snapshot: snapshot, open: openCapture}
+	js := script()
+	html := strings.Replace(pageHTML, "<style></style>", "<style>"+pageCSS+"</style>", 1)
+	html = strings.Replace(html, "<script></script>", "<script>"+js+"</script>", 1)
+	h := &Handler{html: []byte(html), policy: contentSecurityPolicy(pageCSS, js), text: text, snapshot: snapshot, open: openCapture}
 	h.streams.handler = h
 	return h
 }

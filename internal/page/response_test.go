@@ -170,7 +170,7 @@ func awaitLeaving(t *testing.T, h *Handler, server *http.Server) {
 }
 
 // Shutdown would wait for as long as somebody looks.
-func TestShutdownEndsTheStreamsOfItsServerAlone(t *testing.T) {
+func TestShutdownEndsItsStreams(t *testing.T) {
 	s := newSource()
 	h := New(text, s.snapshot)
 	ending, going := httptest.NewServer(h), httptest.NewServer(h)

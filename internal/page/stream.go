@@ -94,7 +94,7 @@ func (s *streams) wholeOf(snapshot Snapshot) []byte {
 	if encoded != nil && history == snapshot.History {
 		return encoded
 	}
-	encoded = fmt.Appendf(nil, "retry: %d\nevent: whole\ndata: %s\n\n", retryAfter.Milliseconds(), s.handler.encodeAll(snapshot))
+	encoded = fmt.Appendf(nil, "retry: %d\nevent: whole\ndata: %s\n\n", retryAfter.Milliseconds(), s.handler.encodeFirst(snapshot))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if event == s.event && snapshot.History != nil { // else rows have been delivered that it may not have
