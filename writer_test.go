@@ -3,17 +3,13 @@ package observer_test
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -61,12 +57,17 @@ func (w *commonWriter) WriteString(s string) (int, error) {
 	return w.Write([]byte(s))
 }
 
-func (w *commonWriter) Flush()                         { w.WriteHeader(http.StatusOK) }
-func (w *commonWriter) FlushError() error              { w.Flush(); return nil }
-func (*commonWriter) CloseNotify() <-chan bool         { return nil }
-func (*commonWriter) SetReadDeadline(time.Time) error  { return nil }
+func (w *commonWriter) Flush() { w.WriteHeader(http.StatusOK) }
+
+func (w *commonWriter) FlushError() error { w.Flush(); return nil }
+
+func (*commonWriter) CloseNotify() <-chan bool { return nil }
+
+func (*commonWriter) SetReadDeadline(time.Time) error { return nil }
+
 func (*commonWriter) SetWriteDeadline(time.Time) error { return nil }
-func (*commonWriter) EnableFullDuplex() error          { return nil }
+
+func (*commonWriter) EnableFullDuplex() error { return nil }
 
 type http1Writer struct {
 	commonWriter
@@ -96,7 +97,8 @@ type (
 	pushingHijacker struct{ http2Writer }
 )
 
-func (*pushingReader) ReadFrom(io.Reader) (int64, error)              { return 0, nil }
+func (*pushingReader) ReadFrom(io.Reader) (int64, error) { return 0, nil }
+
 func (*pushingHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
 // kinds are a writer that gets a direct wrapper and one that does not.
@@ -184,130 +186,6 @@ func TestWriterIsTheBaseWhileNothingObserves(t *testing.T) {
 	})).ServeHTTP(base, httptest.NewRequest(http.MethodGet, "/", nil))
 }
 
-// sourceConn is a connection that tells what its ReadFrom is given: a source
-// with a descriptor of its own goes to sendfile or splice.
-type sourceConn struct {
-	*net.TCPConn
-	direct *sourceLog
-}
-
-type sourceLog struct {
-	mu    sync.Mutex
-	bytes int64
-}
-
-func (c sourceConn) ReadFrom(source io.Reader) (int64, error) {
-	n, err := c.TCPConn.ReadFrom(source)
-	if limited, ok := source.(*io.LimitedReader); ok {
-		source = limited.R
-	}
-	if _, ok := source.(syscall.Conn); ok {
-		c.direct.mu.Lock()
-		defer c.direct.mu.Unlock()
-		c.direct.bytes += n
-	}
-	return n, err
-}
-
-type sourceListener struct {
-	net.Listener
-	direct *sourceLog
-}
-
-func (l sourceListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return sourceConn{conn.(*net.TCPConn), l.direct}, nil
-}
-
-func TestH14FileServing(t *testing.T) {
-	const size = 64 << 20
-	path := filepath.Join(t.TempDir(), "file")
-	file, err := os.Create(path)
-	require.NoError(t, err)
-	sum := sha256.New()
-	block := make([]byte, 1<<20)
-	for i := range size / len(block) {
-		for j := range block {
-			block[j] = byte(i + j*j>>3)
-		}
-		_, err = io.MultiWriter(file, sum).Write(block)
-		require.NoError(t, err)
-	}
-	require.NoError(t, file.Close())
-
-	handlers := map[string]http.HandlerFunc{
-		"ServeContent": func(w http.ResponseWriter, r *http.Request) {
-			file, err := os.Open(path)
-			require.NoError(t, err)
-			defer file.Close()
-			http.ServeContent(w, r, "file", time.Time{}, file)
-		},
-		"Copy without a head": func(w http.ResponseWriter, r *http.Request) {
-			file, err := os.Open(path)
-			require.NoError(t, err)
-			defer file.Close()
-			w.Header().Set("Content-Length", fmt.Sprint(size))
-			n, err := io.Copy(w, file)
-			assert.NoError(t, err)
-			assert.EqualValues(t, size, n)
-		},
-	}
-	for name, handler := range handlers {
-		t.Run(name, func(t *testing.T) {
-			o, direct := observe(t), new(sourceLog)
-			s := newSite(t, http1Protocol, observer.Middleware(handler))
-			s.Listener = sourceListener{s.Listener, direct}
-			s.Start()
-
-			response, err := s.Client().Get(s.URL)
-			require.NoError(t, err)
-			defer response.Body.Close()
-			got := sha256.New()
-			n, err := io.Copy(got, response.Body)
-			require.NoError(t, err)
-			receive(t, s.ended)
-
-			assert.EqualValues(t, size, n)
-			assert.Equal(t, sum.Sum(nil), got.Sum(nil))
-			assert.Equal(t, counts{Responses: statuses{200: 1}}, o.counted())
-			direct.mu.Lock()
-			defer direct.mu.Unlock()
-			assert.Greater(t, direct.bytes, int64(size-2048), "all but the first bytes go to sendfile")
-		})
-	}
-}
-
-func TestH14ReadFromReachesTheBase(t *testing.T) {
-	for _, size := range []int{1, 511, 512, 100_000} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			o, base := observe(t), new(http1Writer)
-			body := strings.Repeat("x", size)
-			observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				n, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader(body))
-				assert.NoError(t, err)
-				assert.EqualValues(t, size, n)
-			})).ServeHTTP(base, httptest.NewRequest(http.MethodGet, "/", nil))
-
-			assert.NotEmpty(t, base.sources)
-			assert.EqualValues(t, size, base.bytes)
-			assert.Equal(t, counts{Responses: statuses{200: 1}}, o.counted())
-		})
-	}
-}
-
-func TestReadFromPassesTheSourceItselfOnceTheHeadIsWritten(t *testing.T) {
-	observe(t)
-	base, source := new(http1Writer), strings.NewReader("body")
-	observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusOK)
-		w.(io.ReaderFrom).ReadFrom(source)
-	})).ServeHTTP(base, httptest.NewRequest(http.MethodGet, "/", nil))
-	assert.Equal(t, []io.Reader{source}, base.sources)
-}
-
 func TestWriteStringReachesTheBase(t *testing.T) {
 	observe(t)
 	for kind, writer := range kinds {
@@ -331,33 +209,6 @@ func TestFlushErrorAlone(t *testing.T) {
 		leave()
 	})
 	assert.Equal(t, counts{Responses: statuses{200: 1}, Cancellations: leftAfter(observer.UnmatchedRoute)}, o.counted())
-}
-
-func TestReadFromReturnsTheSourcesError(t *testing.T) {
-	observe(t)
-	for _, body := range []string{"", "some"} {
-		base := new(http1Writer)
-		observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			n, err := w.(io.ReaderFrom).ReadFrom(io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrClosedPipe)))
-			assert.ErrorIs(t, err, io.ErrClosedPipe)
-			assert.EqualValues(t, len(body), n)
-		})).ServeHTTP(base, httptest.NewRequest(http.MethodGet, "/", nil))
-	}
-}
-
-// The error may come together with the last of the bytes that are read apart.
-func TestReadFromDoesNotReadAgainAfterAnError(t *testing.T) {
-	observe(t)
-	handle(new(http1Writer), http.MethodGet, func(w http.ResponseWriter, _ func()) {
-		failed := false
-		n, err := w.(io.ReaderFrom).ReadFrom(readerFunc(func(p []byte) (int, error) {
-			assert.False(t, failed, "read again")
-			failed = true
-			return len(p), io.ErrUnexpectedEOF
-		}))
-		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		assert.Positive(t, n)
-	})
 }
 
 // throwing is a source that panics after its first byte.
@@ -440,22 +291,6 @@ func TestWhatDoesNotStartAResponse(t *testing.T) {
 		})
 	}
 }
-
-// A source may deliver its first byte long after ReadFrom was called.
-func TestReadFromASourceThatOutlastsTheClient(t *testing.T) {
-	o := observe(t)
-	handle(new(http1Writer), http.MethodGet, func(w http.ResponseWriter, leave func()) {
-		w.(io.ReaderFrom).ReadFrom(io.MultiReader(readerFunc(func([]byte) (int, error) {
-			leave()
-			return 0, io.EOF
-		}), strings.NewReader("late")))
-	})
-	assert.Equal(t, counts{Cancellations: leftBefore(observer.UnmatchedRoute)}, o.counted())
-}
-
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestCompleteResponseIsNoCancellation(t *testing.T) {
 	declare := func(length string, body ...string) func(http.ResponseWriter) {
@@ -624,42 +459,4 @@ func TestWriterUsedByManyGoroutines(t *testing.T) {
 
 	assert.Equal(t, "xxxxxxxx", body)
 	assert.Equal(t, counts{Responses: statuses{202: 1}}, o.counted())
-}
-
-// outer is the usual writer of an outer handler: http.ResponseController finds
-// the methods of the server's behind it.
-type outer struct{ http.ResponseWriter }
-
-func (w outer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func TestOuterWriterWithUnwrapAlone(t *testing.T) {
-	for name, test := range map[string]struct {
-		handler http.HandlerFunc
-		want    counts
-	}{
-		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if assert.NoError(t, err) {
-				conn.Close()
-			}
-		}, counts{}},
-		"flushed, then left": {func(w http.ResponseWriter, r *http.Request) {
-			assert.NoError(t, http.NewResponseController(w).Flush())
-			<-r.Context().Done()
-		}, counts{Responses: statuses{200: 1}, Cancellations: cancellations{{Route: observer.UnmatchedRoute, ResponseStarted: true}: 1}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := observe(t)
-			middleware := observer.Middleware(test.handler)
-			s := serve(t, http1Protocol, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				middleware.ServeHTTP(outer{outer{w}}, r)
-			}))
-			response, err := s.Client().Post(s.URL, "", nil)
-			if err == nil {
-				response.Body.Close()
-			}
-			receive(t, s.ended)
-			assert.Equal(t, test.want, o.counted())
-		})
-	}
 }
