@@ -278,20 +278,6 @@ func TestUntrustedCertificateIsAnOutage(t *testing.T) {
 	})
 }
 
-func TestUnreadableCertificateWarnsAndIsNotTrusted(t *testing.T) {
-	collector := otlptest.StartTLS(t, otlptest.HTTP)
-	for name, file := range map[string]string{"missing": t.TempDir() + "/none.pem", "no certificate": os.Args[0]} {
-		t.Run(name, func(t *testing.T) {
-			to(t, otlptest.HTTP, collector.Endpoint())
-			t.Setenv("OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", file)
-			_, journal := start(t, export.FromEnv())
-			assert.Len(t, journal.Lines("level=WARN", "OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", file), 1)
-			journal.WaitFor(t, "an export failed")
-			assert.Empty(t, collector.Requests())
-		})
-	}
-}
-
 func TestHeadersAndCompressionArrive(t *testing.T) {
 	overBoth(t, func(t *testing.T, protocol otlptest.Protocol) {
 		collector := otlptest.Start(t, protocol)
@@ -562,11 +548,9 @@ func TestSeveralLoopsShareOneExporter(t *testing.T) {
 	first.Stop()
 }
 
-// The certificate makes the SDK refuse to export without TLS.
 func TestExporterThatCannotBeMade(t *testing.T) {
-	certificate := otlptest.StartTLS(t, otlptest.HTTP).CertificateFile
-	to(t, otlptest.HTTP, "http://"+otlptest.ClosedAddress(t))
-	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", certificate)
+	to(t, otlptest.HTTP, "https://"+otlptest.ClosedAddress(t))
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "missing.pem")
 	o, journal := start(t, export.FromEnv())
 	require.ErrorContains(t, o.Err(), "otlp exporter")
 	assert.NotErrorIs(t, o.Err(), observer.ErrOff)

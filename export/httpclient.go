@@ -3,29 +3,24 @@ package export
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 )
 
 // newHTTPClient makes the client that OTLP over HTTP exports with, for as long as
 // life lasts. The SDK's own client keeps its connections, with two goroutines
 // each, for 90 s after the exporter's shutdown; those of this one are closed. The
-// price is to read the variables that the SDK applies to its own client only: the
-// certificates and the timeout.
-func newHTTPClient(life context.Context, logger *slog.Logger) *http.Client {
+// price is to read the timeout, which the SDK applies to its own client only.
+func newHTTPClient(life context.Context, certificates *tls.Config, logger *slog.Logger) *http.Client {
 	return &http.Client{
 		Timeout: timeoutFromEnv(logger),
 		Transport: &http.Transport{ // not a clone of the default one, which the application may have wrapped
 			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         dialFor(life),
 			TLSHandshakeTimeout: maxConnect,
-			TLSClientConfig:     tlsFromEnv(logger),
+			TLSClientConfig:     certificates,
 			ForceAttemptHTTP2:   true,
 			IdleConnTimeout:     90 * time.Second,
 		},
@@ -68,39 +63,4 @@ func timeoutFromEnv(logger *slog.Logger) time.Duration {
 		warn(logger, unusable, err)
 	}
 	return timeout
-}
-
-// tlsFromEnv returns the certificates to trust and to show. What cannot be read
-// is left out: the connection then fails, and does not go on untrusted.
-func tlsFromEnv(logger *slog.Logger) *tls.Config {
-	config := new(tls.Config)
-	if file := forMetrics("CERTIFICATE"); file.Set() {
-		roots, err := rootsFrom(file.Text)
-		if err != nil {
-			warn(logger, unusable, fmt.Errorf("%s: %w", file.Name, err))
-		}
-		config.RootCAs = roots
-	}
-	certificate, key := forMetrics("CLIENT_CERTIFICATE"), forMetrics("CLIENT_KEY")
-	if certificate.Set() && key.Set() {
-		pair, err := tls.LoadX509KeyPair(certificate.Text, key.Text)
-		if err != nil {
-			warn(logger, unusable, fmt.Errorf("%s and %s: %w", certificate.Name, key.Name, err))
-		} else {
-			config.Certificates = []tls.Certificate{pair}
-		}
-	}
-	return config
-}
-
-func rootsFrom(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, errors.New("no certificate in " + file)
-	}
-	return roots, nil
 }

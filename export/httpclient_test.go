@@ -2,9 +2,7 @@ package export
 
 import (
 	"context"
-	"crypto/x509"
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -39,35 +37,6 @@ func TestHTTPTimeout(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCertificatesForMetricsComeFirst(t *testing.T) {
-	otlptest.ClearEnvironment(t)
-	one, two := otlptest.StartTLS(t, otlptest.HTTP), otlptest.StartTLS(t, otlptest.HTTP)
-	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", one.CertificateFile)
-	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", two.CertificateFile)
-	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "missing")
-	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", "missing")
-	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", two.CertificateFile)
-	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", two.KeyFile)
-	journal := otlptest.NewJournal()
-	config := tlsFromEnv(journal.Logger)
-	assert.Empty(t, journal.Lines())
-	assert.Len(t, config.Certificates, 1)
-	text, err := os.ReadFile(two.CertificateFile)
-	require.NoError(t, err)
-	want := x509.NewCertPool()
-	want.AppendCertsFromPEM(text)
-	assert.True(t, want.Equal(config.RootCAs))
-}
-
-func TestClientCertificateThatCannotBeReadWarns(t *testing.T) {
-	otlptest.ClearEnvironment(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "missing.pem")
-	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", "missing.key")
-	journal := otlptest.NewJournal()
-	assert.Empty(t, tlsFromEnv(journal.Logger).Certificates)
-	assert.Len(t, journal.Lines("level=WARN", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "missing.pem"), 1)
 }
 
 func TestConnectionsEndWithTheirDialersLife(t *testing.T) {

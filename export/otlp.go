@@ -14,6 +14,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gym-observer/observer/internal/env"
 )
@@ -45,14 +47,20 @@ const (
 )
 
 // newOTLPExporter makes the exporter that the environment's protocol names,
-// which reads the rest of OTEL_EXPORTER_OTLP_* by itself. It dials at the first
+// which reads the rest of OTEL_EXPORTER_OTLP_* by itself, but for the
+// certificates: one that cannot be read is nothing to it. It dials at the first
 // export. Release frees what the exporter's Shutdown leaves behind.
 func newOTLPExporter(ctx context.Context, logger *slog.Logger) (_ sdkmetric.Exporter, release func(), err error) {
 	variable, endpoint := endpointWithoutScheme(logger)
+	certificates, err := security(endpoint, logger)
+	if err != nil {
+		return nil, nil, err
+	}
 	if protocolFromEnv(logger) == "http/protobuf" {
 		life, release := context.WithCancel(context.Background())
 		options := []otlpmetrichttp.Option{
-			otlpmetrichttp.WithHTTPClient(newHTTPClient(life, logger)),
+			otlpmetrichttp.WithHTTPClient(newHTTPClient(life, certificates, logger)),
+			otlpmetrichttp.WithTLSClientConfig(nil), // the client has it; the SDK refuses one beside http://
 			otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: maxRetry, MaxElapsedTime: retryFor}),
 		}
 		if endpoint != nil {
@@ -67,7 +75,12 @@ func newOTLPExporter(ctx context.Context, logger *slog.Logger) (_ sdkmetric.Expo
 
 	reconnect := backoff.DefaultConfig
 	reconnect.MaxDelay = maxReconnect
+	credential := insecure.NewCredentials()
+	if certificates != nil {
+		credential = credentials.NewTLS(certificates)
+	}
 	options := []otlpmetricgrpc.Option{
+		otlpmetricgrpc.WithTLSCredentials(credential),
 		otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: maxRetry, MaxElapsedTime: retryFor}),
 		otlpmetricgrpc.WithDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: maxConnect})),
 	}

@@ -21,7 +21,8 @@ type outageExporter struct {
 	resource *resource.Resource
 	logger   *slog.Logger
 
-	failing bool // touched by Export alone; a periodic reader never runs two at a time
+	failing bool    // touched by Export alone, as remarks are;
+	remarks remarks // a periodic reader never runs two at a time
 }
 
 // Export always returns nil. It survives a panic of the exporter, which would
@@ -36,6 +37,7 @@ func (e *outageExporter) Export(ctx context.Context, data *metricdata.ResourceMe
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil // by the reader's Shutdown, which exports once more
 	}
+	err = e.remarks.takeFrom(err, e.logger)
 	failed := err != nil
 	if failed != e.failing {
 		e.failing = failed

@@ -177,3 +177,52 @@ func TestCollectorBackJustBeforeStopHasTheLastTotals(t *testing.T) {
 		assert.Equal(t, before+1, last)
 	})
 }
+
+// TestH79RemarkIsNoOutage: a collector may accept all of an export and have
+// something to say about it.
+func TestH79RemarkIsNoOutage(t *testing.T) {
+	overBoth(t, func(t *testing.T, protocol otlptest.Protocol) {
+		collector := otlptest.Start(t, protocol)
+		collector.Answer(otlptest.AcceptWith(0, "the clock of this node is 3 s late"))
+		to(t, protocol, collector.Endpoint())
+		o, journal := start(t, export.FromEnv())
+		require.NoError(t, o.Err())
+		journal.WaitFor(t, "level=WARN", "remark", "3 s late")
+		collector.WaitForAttempts(t, collector.Attempts()+2)
+		collector.Answer(otlptest.AcceptWith(0, "and another one"))
+		journal.WaitFor(t, "level=WARN", "remark", "another one")
+		stopInTime(t, o)
+		assert.Len(t, journal.Lines("3 s late"), 1)
+		assert.Len(t, journal.Lines("another one"), 1)
+		assert.Len(t, journal.Lines(), 2, "no line about an outage or its end")
+	})
+}
+
+func TestH79RejectedPointsAreAnOutage(t *testing.T) {
+	overBoth(t, func(t *testing.T, protocol otlptest.Protocol) {
+		collector := otlptest.Start(t, protocol)
+		collector.Answer(otlptest.AcceptWith(3, "too old"))
+		to(t, protocol, collector.Endpoint())
+		o, journal := start(t, export.FromEnv())
+		require.NoError(t, o.Err())
+		journal.WaitFor(t, "level=WARN", "an export failed", "too old", "3 ")
+		collector.WaitForAttempts(t, collector.Attempts()+2)
+		assert.Len(t, journal.Lines(), 1)
+		collector.Answer(otlptest.Accept)
+		journal.WaitFor(t, "level=INFO", "exports work again")
+		assert.Len(t, journal.Lines("an export failed"), 1)
+	})
+}
+
+// A collector that rejects nothing and says nothing has accepted the export.
+func TestH79EmptyPartialSuccessIsSilent(t *testing.T) {
+	overBoth(t, func(t *testing.T, protocol otlptest.Protocol) {
+		collector := otlptest.Start(t, protocol)
+		collector.Answer(otlptest.AcceptWith(0, ""))
+		to(t, protocol, collector.Endpoint())
+		o, journal := start(t, export.FromEnv())
+		collector.WaitForAttempts(t, 2)
+		stopInTime(t, o)
+		assert.Empty(t, journal.Lines())
+	})
+}

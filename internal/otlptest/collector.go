@@ -25,8 +25,9 @@ const (
 
 // Answer is what a collector does with a request once it has read it.
 type Answer struct {
-	after time.Duration
-	kind  answerKind
+	after   time.Duration
+	kind    answerKind
+	partial *collectorpb.ExportMetricsPartialSuccess // of an accepted one; may be nil
 }
 
 type answerKind int
@@ -48,6 +49,12 @@ var (
 
 // AcceptAfter accepts, but late.
 func AcceptAfter(d time.Duration) Answer { return Answer{after: d, kind: accept} }
+
+// AcceptWith accepts, and answers with OTLP's partial success: how many points
+// the collector says it rejected, which may be none, and what it has to say.
+func AcceptWith(rejected int64, message string) Answer {
+	return Answer{kind: accept, partial: &collectorpb.ExportMetricsPartialSuccess{RejectedDataPoints: rejected, ErrorMessage: message}}
+}
 
 // patience is how long a wait may take before the test fails.
 const patience = 20 * time.Second
@@ -222,7 +229,7 @@ func (c *Collector) wait(t testing.TB, done func() bool) {
 }
 
 // receive answers one request that was read.
-func (c *Collector) receive(ctx context.Context, request Request) answerKind {
+func (c *Collector) receive(ctx context.Context, request Request) Answer {
 	c.mu.Lock()
 	answer := c.answer
 	c.attempts++
@@ -231,12 +238,12 @@ func (c *Collector) receive(ctx context.Context, request Request) answerKind {
 
 	if answer.kind == never {
 		<-ctx.Done()
-		return never
+		return Never
 	}
 	if answer.after > 0 {
 		select {
 		case <-ctx.Done():
-			return never
+			return Never
 		case <-time.After(answer.after):
 		}
 	}
@@ -246,7 +253,7 @@ func (c *Collector) receive(ctx context.Context, request Request) answerKind {
 		c.signal()
 		c.mu.Unlock()
 	}
-	return answer.kind
+	return answer
 }
 
 // signal wakes those who wait; mu is held.

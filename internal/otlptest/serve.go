@@ -56,7 +56,8 @@ func (s metricsService) Export(ctx context.Context, body *collectorpb.ExportMetr
 		info, overTLS := client.AuthInfo.(credentials.TLSInfo)
 		request.Certified = overTLS && len(info.State.PeerCertificates) > 0
 	}
-	switch s.collector.receive(ctx, request) {
+	answer := s.collector.receive(ctx, request)
+	switch answer.kind {
 	case refuse:
 		return nil, status.Error(codes.InvalidArgument, "refused by the test")
 	case unavailable:
@@ -64,7 +65,7 @@ func (s metricsService) Export(ctx context.Context, body *collectorpb.ExportMetr
 	case never:
 		return nil, ctx.Err()
 	default:
-		return &collectorpb.ExportMetricsServiceResponse{}, nil
+		return &collectorpb.ExportMetricsServiceResponse{PartialSuccess: answer.partial}, nil
 	}
 }
 
@@ -120,7 +121,8 @@ func (c *Collector) export(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	switch c.receive(r.Context(), request) {
+	answer := c.receive(r.Context(), request)
+	switch answer.kind {
 	case refuse:
 		http.Error(w, "refused by the test", http.StatusBadRequest)
 	case unavailable:
@@ -129,6 +131,8 @@ func (c *Collector) export(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	default:
 		w.Header().Set("Content-Type", "application/x-protobuf")
+		body, _ := proto.Marshal(&collectorpb.ExportMetricsServiceResponse{PartialSuccess: answer.partial})
+		_, _ = w.Write(body) // nothing, where there is no partial success
 	}
 }
 
