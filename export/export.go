@@ -9,6 +9,11 @@
 // small binary; a program that has a provider passes that to
 // [observer.WithMeterProvider] and needs nothing from here but [NewProducer].
 //
+// A provider belongs to one copy of package observer. Two in one binary, say the
+// module and a fork of it under another path, do not know of each other: on one
+// provider, every count, total and gauge is there twice and added up, also in the
+// histograms, and no error tells. Let one of them start, or give each a provider.
+//
 // The README lists the environment's variables.
 package export
 
@@ -36,10 +41,19 @@ import (
 // with OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. Without
 // an endpoint, OTLP goes to localhost, over TLS unless OTEL_EXPORTER_OTLP_INSECURE
 // is true. The environment is read when the observer starts. What cannot be used
-// there is replaced by its default, with a warning that names the variable.
+// there is replaced by its default, with a warning that names the variable. So is
+// the protocol http/json, which the SDK does not speak: the exporter goes back to
+// gRPC, and as a collector takes that on another port, most likely 4317 where the
+// endpoint says 4318, set the protocol to http/protobuf instead.
+//
+// Certificates have no default. One that cannot be read, or a client's certificate
+// without its key, leaves the exporter out, as a part that cannot be used: the
+// system's authorities never stand in for the one that was named. Beside an
+// endpoint in plain text they are not read, with a warning.
 //
 // Nothing is dialled before the first export, and a collector that cannot be
-// reached costs one warning an outage. An export that fails is not kept: the next
+// reached costs one warning an outage. What a collector remarks of an export that
+// it accepted is logged once. An export that fails is not kept: the next
 // one carries the totals anyway, unless deltas are preferred.
 //
 // A nil reader counts as not given. A reader belongs to one provider for life,

@@ -578,6 +578,16 @@ func TestKeysThatAreNotUTF8DoNotStopTheExport(t *testing.T) {
 	})
 }
 
+func TestH80HostNameArrives(t *testing.T) {
+	overBoth(t, func(t *testing.T, protocol otlptest.Protocol) {
+		collector := otlptest.Start(t, protocol)
+		to(t, protocol, collector.Endpoint())
+		t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "host.name=node-7")
+		start(t, export.FromEnv())
+		assert.Equal(t, "node-7", collector.WaitFor(t, anyRequest).Resource()["host.name"])
+	})
+}
+
 func TestApplicationsDefaultTransportIsNotUsed(t *testing.T) {
 	collector := otlptest.Start(t, otlptest.HTTP)
 	to(t, otlptest.HTTP, collector.Endpoint())

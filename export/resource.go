@@ -24,7 +24,10 @@ const defaultServiceName = "nemo-gym"
 var instanceID = sync.OnceValue(uuid.NewString)
 
 // newResource describes this process: the environment's attributes, and over
-// them what is computed here.
+// them what is computed here. What is only detected gives way to the environment:
+// in a container the host's name is the pod's, and whoever names the node means
+// it. The process id is not one of these, although it is read, too: processes
+// inherit the environment of another, whose id it would be.
 func newResource(ctx context.Context, loop string, logger *slog.Logger) (*resource.Resource, error) {
 	variable := env.Standard("OTEL_RESOURCE_ATTRIBUTES")
 	given, err := parseAttributes(variable.Text)
@@ -43,7 +46,7 @@ func newResource(ctx context.Context, loop string, logger *slog.Logger) (*resour
 	if id := env.Gym("RUN_ID"); id.Set() {
 		computed = append(computed, attribute.String("nemo.run.id", id.Text))
 	}
-	if host, err := os.Hostname(); err == nil {
+	if host, err := os.Hostname(); err == nil && given[semconv.HostNameKey] == "" {
 		computed = append(computed, semconv.HostName(host))
 	}
 	if given[semconv.ServiceInstanceIDKey] == "" {

@@ -112,7 +112,7 @@ func TestUnusableServiceNameSwitchWarns(t *testing.T) {
 func TestComputedAttributesHoldOverTheEnvironments(t *testing.T) {
 	otlptest.ClearEnvironment(t)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=lab%2C2, service.instance.id=kept,"+
-		"nemo.gym.service_group=x,nemo.gym.server.name=x,host.name=x,process.pid=x,telemetry.sdk.name=x,nemo.run.id=from-attributes")
+		"nemo.gym.service_group=x,nemo.gym.server.name=x,process.pid=x,telemetry.sdk.name=x,nemo.run.id=from-attributes")
 	journal := otlptest.NewJournal()
 	res, err := newResource(t.Context(), "server", journal.Logger)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestComputedAttributesHoldOverTheEnvironments(t *testing.T) {
 	assert.Equal(t, "lab,2", attributes["deployment.environment.name"])
 	assert.Equal(t, "kept", attributes["service.instance.id"])
 	assert.Equal(t, "from-attributes", attributes["nemo.run.id"], "nothing is computed for it")
-	for _, key := range []string{"nemo.gym.service_group", "nemo.gym.server.name", "host.name", "process.pid", "telemetry.sdk.name"} {
+	for _, key := range []string{"nemo.gym.service_group", "nemo.gym.server.name", "process.pid", "telemetry.sdk.name"} {
 		assert.NotEqual(t, "x", attributes[key], key)
 	}
 	assert.Empty(t, journal.Lines())
@@ -129,6 +129,26 @@ func TestComputedAttributesHoldOverTheEnvironments(t *testing.T) {
 	res, err = newResource(t.Context(), "server", journal.Logger)
 	require.NoError(t, err)
 	assert.Equal(t, "computed", attributesOf(res)["nemo.run.id"])
+}
+
+func TestH80HostNameFromTheEnvironment(t *testing.T) {
+	own, err := os.Hostname()
+	require.NoError(t, err)
+	for _, test := range []struct{ name, attributes, want string }{
+		{"named", "host.name=node-7", "node-7"},
+		{"encoded", "team=a, host.name = node%2D7", "node-7"},
+		{"blank", "host.name=", own},
+		{"malformed beside it", "oops,host.name=node-7", "node-7"},
+		{"unset", "", own},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			otlptest.ClearEnvironment(t)
+			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", test.attributes)
+			res, err := newResource(t.Context(), "server", otlptest.NewJournal().Logger)
+			require.NoError(t, err)
+			assert.Equal(t, test.want, attributesOf(res)["host.name"])
+		})
+	}
 }
 
 func TestMalformedAttributesWarnOnceAndTheRestStands(t *testing.T) {

@@ -26,6 +26,12 @@ var processStart = time.Now()
 // the runtime counts it. [FromEnv] has it in its exporter; a reader of the
 // application's own takes it with the SDK's WithProducer.
 //
+// The runtime measures one transition in eight of each goroutine, beginning with
+// one that it draws by lot, and does not multiply. The count is therefore about an
+// eighth of the times that goroutines became ready, and the sum about an eighth of
+// all their waiting; the shape, and with it every quantile and the mean, is right.
+// A goroutine that becomes ready a few times in its life may not be in it at all.
+//
 // It is a histogram in seconds, under the scope
 // github.com/gym-observer/observer/export. Its sum is an estimate from the middle
 // of the runtime's buckets, within 12.5 %. It is cumulative even for a reader

@@ -2,6 +2,7 @@ package export
 
 import (
 	"math"
+	"os"
 	"runtime"
 	"runtime/metrics"
 	"slices"
@@ -155,4 +156,39 @@ func TestProducerGivesNothingWhereTheRuntimeDoesNotKnowIt(t *testing.T) {
 	produced, err := producer.Produce(t.Context())
 	assert.NoError(t, err)
 	assert.Empty(t, produced)
+}
+
+// TestH83CountIsOneInEight counts what NewProducer's comment says of this Go's
+// runtime: if another one counts all transitions, or one in ten, the comment has
+// to change.
+func TestH83CountIsOneInEight(t *testing.T) {
+	text, err := os.ReadFile("schedule.go")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "// The runtime measures one transition in eight of each goroutine,")
+
+	count := func() uint64 {
+		produced, err := NewProducer().Produce(t.Context())
+		require.NoError(t, err)
+		return produced[0].Metrics[0].Data.(metricdata.Histogram[float64]).DataPoints[0].Count
+	}
+	before := count()
+	const exchanges = 50_000
+	there, back := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range there {
+			back <- struct{}{}
+		}
+	})
+	for range exchanges { // each of the two blocks once
+		there <- struct{}{}
+		<-back
+	}
+	close(there)
+	wg.Wait()
+	const transitions = 2 * exchanges
+	counted := count() - before
+	assert.Greater(t, counted, uint64(transitions/12), "of %d transitions", transitions)
+	assert.Less(t, counted, uint64(transitions/5), "of %d transitions", transitions)
+	t.Logf("%d of %d", counted, transitions)
 }
