@@ -37,7 +37,7 @@ func (r *Reader) origin(f Frame) origin {
 	if !ok {
 		pkg := packageOf(f.Function)
 		known = r.build.origin(pkg, f.File)
-		if r.ours[pkg] && !strings.HasSuffix(f.File, "_test.go") {
+		if m := r.marks[f.Function]; m >= markRequest && m <= markAdmission || r.ours[pkg] && !strings.HasSuffix(f.File, "_test.go") {
 			known = nobodys
 		}
 		if len(r.origins) >= maxNames {
@@ -86,12 +86,15 @@ func (r *Reader) site(kind string, frames []Frame, at, end int, in direction, lo
 	return s
 }
 
+// inner are functions of the standard library that only its own authors know.
+var inner = map[string]bool{"os.ignoringEINTR": true, "os.ignoringEINTRIO": true, "os.(*File).read": true, "os.(*File).write": true}
+
 // telling reports whether a reader would know a function: it is not the
 // runtime's, not internal, and no function literal.
 func (r *Reader) telling(f Frame) bool {
 	pkg := packageOf(f.Function)
 	switch {
-	case pkg == "", pkg == "runtime", pkg == "syscall", isClosure(f.Function), f.Function == "os.ignoringEINTR":
+	case pkg == "", pkg == "runtime", pkg == "syscall", isClosure(f.Function), inner[f.Function]:
 		return false
 	case r.origin(f) == standard && (strings.HasPrefix(pkg, "internal/") || strings.Contains(pkg, "/internal") || strings.HasPrefix(pkg, "vendor/")):
 		return false

@@ -356,16 +356,11 @@ func (s *snapshot) children(g *goroutines) []int {
 		if found := s.started[g.Frames[i].Function]; len(found) > 0 {
 			return found
 		}
-		if i != line {
-			continue
-		}
-		// A helper may wait for what its caller started.
-		if function := g.Frames[g.at].Function; function == "sync.(*WaitGroup).Wait" || strings.HasPrefix(function, "golang.org/x/sync/errgroup.") {
+		if i == line && g.group {
+			// A helper may wait for what its caller started.
 			for out := line + 1; out < end; out++ {
-				if s.origin(g.Frames[out]) == application {
-					if found := s.started[g.Frames[out].Function]; len(found) > 0 {
-						return found
-					}
+				if found := s.started[g.Frames[out].Function]; len(found) > 0 && s.origin(g.Frames[out]) == application {
+					return found
 				}
 			}
 		}

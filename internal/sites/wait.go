@@ -20,9 +20,10 @@ const (
 
 // pause is a goroutine's wait: what for, and how the stack shows it.
 type pause struct {
-	wait wait
-	at   int  // the frame that waits: the innermost that is not runtime's or sync's
-	join bool // somebody else's work could end it: a channel, select, Cond or WaitGroup
+	wait  wait
+	at    int  // the frame that waits: the innermost that is not runtime's or sync's
+	join  bool // somebody else's work could end it: a channel, select, Cond or WaitGroup
+	group bool // it is a WaitGroup
 }
 
 // pauseOf classifies a stack by its innermost frames. A profile has no reason of
@@ -67,8 +68,8 @@ func (r *Reader) pauseOf(frames []Frame) pause {
 		case "internal/sync.runtime_SemacquireMutex", "sync.runtime_SemacquireMutex",
 			"sync.runtime_SemacquireRWMutexR", "sync.runtime_SemacquireRWMutex", "internal/poll.runtime_Semacquire":
 			p.wait = forLock
-		case "sync.runtime_SemacquireWaitGroup", "sync.runtime_Semacquire":
-			p.wait, p.join = forGate, true
+		case "sync.runtime_SemacquireWaitGroup":
+			p.wait, p.join, p.group = forGate, true, true
 		default:
 			p.wait = inRuntime // stopping the world, or starting a collection
 		}
