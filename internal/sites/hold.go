@@ -2,27 +2,49 @@ package sites
 
 import "strings"
 
-// queues are functions in which others wait, each with the line where most do.
-type queues map[string]int
+// queue is a function in which others wait: the line where most do, and how
+// those there wait.
+type queue struct {
+	line      int
+	load      float64
+	standings map[standing]bool
+}
 
-func queuesOf(waiters []waiter) queues {
-	lines := map[string]map[int]float64{}
+// standing is where and for what somebody waits.
+type standing struct {
+	wait     wait
+	function string
+}
+
+func (g *goroutines) standing() standing {
+	return standing{g.wait, g.Frames[g.at].Function}
+}
+
+// queuesOf finds the longest queue of each function.
+func queuesOf(waiters []waiter) map[string]*queue {
+	all := map[string]map[int]*queue{}
 	for _, w := range waiters {
 		for _, f := range w.g.Frames[:w.line+1] {
 			if takesLock(f.Function) {
 				continue
 			}
-			if lines[f.Function] == nil {
-				lines[f.Function] = map[int]float64{}
+			if all[f.Function] == nil {
+				all[f.Function] = map[int]*queue{}
 			}
-			lines[f.Function][f.Line] += w.load
+			q := all[f.Function][f.Line]
+			if q == nil {
+				q = &queue{line: f.Line, standings: map[standing]bool{}}
+				all[f.Function][f.Line] = q
+			}
+			q.load += w.load
+			q.standings[w.g.standing()] = true
 		}
 	}
-	longest := queues{}
-	for function, loads := range lines {
-		for line, load := range loads {
-			if most := longest[function]; load > loads[most] || load == loads[most] && line < most {
-				longest[function] = line
+	longest := map[string]*queue{}
+	for function, queues := range all {
+		for _, q := range queues {
+			if most := longest[function]; most == nil || q.load > most.load || q.load == most.load && q.line < most.line {
+				longest[function] = q
 			}
 		}
 	}
@@ -34,22 +56,12 @@ func queuesOf(waiters []waiter) queues {
 // and misses a holder that took the lock elsewhere. The runtime's mutex profile
 // would be no better: where a queue never empties it records nothing.
 func (s *snapshot) hold(subject Subject) {
-	waiters := s.waiters[subject]
-	if len(waiters) == 0 {
+	if len(s.waiters[subject]) == 0 {
 		return
 	}
-	queues := queuesOf(waiters)
-	// For two queries after one another, who waits in the second holds nothing
-	// that the first waits for.
-	likewise := map[standing]bool{}
-	for _, w := range waiters {
-		likewise[w.g.standing()] = true
-	}
+	queues := queuesOf(s.waiters[subject])
 	for i := range s.all {
 		g := &s.all[i]
-		if g.wait != running && likewise[g.standing()] {
-			continue
-		}
 		at := furtherOn(g, queues)
 		if at < 0 {
 			continue
@@ -72,25 +84,18 @@ func (s *snapshot) hold(subject Subject) {
 
 // furtherOn is the outermost frame of g beyond the line at which others queue in
 // the same function; -1 where there is none. The outermost is the application's,
-// where both its function and a library's have a queue.
-func furtherOn(g *goroutines, queues queues) int {
+// where both its function and a library's have a queue. Of two queries after one
+// another, who waits in the second holds nothing that the first waits for: who
+// waits as the queue does is not meant.
+func furtherOn(g *goroutines, queues map[string]*queue) int {
 	for i := g.end() - 1; i >= 0; i-- {
 		f := g.Frames[i]
-		if line, ok := queues[f.Function]; ok && f.Line > line {
+		q := queues[f.Function]
+		if q != nil && f.Line > q.line && (g.wait == running || !q.standings[g.standing()]) {
 			return i
 		}
 	}
 	return -1
-}
-
-// standing is where and for what somebody waits.
-type standing struct {
-	wait     wait
-	function string
-}
-
-func (g *goroutines) standing() standing {
-	return standing{g.wait, g.Frames[g.at].Function}
 }
 
 // takesLock reports whether a function is part of a lock itself.

@@ -61,7 +61,14 @@ func (r *Reader) site(kind string, frames []Frame, at, end int, in direction, lo
 	s := Site{Kind: kind, Function: frames[at].Function, Location: r.build.Location(frames[at]), Load: load}
 	if in == innermost {
 		for i := range at {
-			if r.telling(frames[i]) {
+			if !r.telling(frames[i]) {
+				continue
+			}
+			if s.In == "" {
+				s.In = unescape(frames[i].Function)
+			}
+			// Behind a lock or a WaitGroup the library that uses it tells more.
+			if packageOf(frames[i].Function) != "sync" {
 				s.In = unescape(frames[i].Function)
 				break
 			}
@@ -94,7 +101,7 @@ var inner = map[string]bool{"os.ignoringEINTR": true, "os.ignoringEINTRIO": true
 func (r *Reader) telling(f Frame) bool {
 	pkg := packageOf(f.Function)
 	switch {
-	case pkg == "", pkg == "runtime", pkg == "syscall", isClosure(f.Function), inner[f.Function]:
+	case pkg == "", pkg == "runtime", pkg == "syscall", isClosure(f.Function), inner[f.Function], strings.HasPrefix(f.Function, "net.(*netFD)."):
 		return false
 	case r.origin(f) == standard && (strings.HasPrefix(pkg, "internal/") || strings.Contains(pkg, "/internal") || strings.HasPrefix(pkg, "vendor/")):
 		return false

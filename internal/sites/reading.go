@@ -356,6 +356,9 @@ func (s *snapshot) children(g *goroutines) []int {
 		if found := s.started[g.Frames[i].Function]; len(found) > 0 {
 			return found
 		}
+		if g.send {
+			break // a library that sends waits for others' ends, as errgroup with a limit
+		}
 		if i == line && g.group {
 			// A helper may wait for what its caller started.
 			for out := line + 1; out < end; out++ {

@@ -24,6 +24,7 @@ type pause struct {
 	at    int  // the frame that waits: the innermost that is not runtime's or sync's
 	join  bool // somebody else's work could end it: a channel, select, Cond or WaitGroup
 	group bool // it is a WaitGroup
+	send  bool // it is a send to a channel: not for somebody's end
 }
 
 // pauseOf classifies a stack by its innermost frames. A profile has no reason of
@@ -57,7 +58,7 @@ func (r *Reader) pauseOf(frames []Frame) pause {
 	case "runtime.selectgo", "runtime.block":
 		p.wait, p.join = r.gate(frames, at), true
 	case "runtime.chanrecv", "runtime.chansend":
-		p.wait, p.join = forGate, true
+		p.wait, p.join, p.send = forGate, true, how == "runtime.chansend"
 		if known := r.gate(frames, at); known != forEvent {
 			p.wait = known
 		}
