@@ -96,6 +96,23 @@ func (r *Reader) site(kind string, frames []Frame, at, end int, in direction, lo
 // inner are functions of the standard library that only its own authors know.
 var inner = map[string]bool{"os.ignoringEINTR": true, "os.ignoringEINTRIO": true, "os.(*File).read": true, "os.(*File).write": true}
 
+// Named is the site of work that a stack does, with what its line calls in the
+// library: of an allocation, or of a sample of the processor.
+func (r *Reader) Named(kind string, frames []Frame, load float64) Site {
+	end := len(frames)
+	for i, f := range frames {
+		if r.marks[f.Function] == markRequest {
+			end = i
+			break
+		}
+	}
+	at, ok := r.line(frames, 0, end)
+	if !ok {
+		return Site{Kind: kind, Load: load}
+	}
+	return r.site(kind, frames, at, end, called, load)
+}
+
 // telling reports whether a reader would know a function: it is not the
 // runtime's, not internal, and no function literal.
 func (r *Reader) telling(f Frame) bool {
