@@ -19,7 +19,7 @@ func WithMachine(t testing.TB, root fs.FS, tasks string) {
 	previous := thisMachine
 	t.Cleanup(func() { thisMachine = previous })
 	thisMachine = newMachine(root)
-	thisMachine.tasks = kernel.NewTaskReader(tasks)
+	thisMachine.tasks = kernel.NewThreadReader(tasks)
 }
 
 // OnlyOnLinux skips a test of what the kernel lists of each thread.

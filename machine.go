@@ -43,23 +43,22 @@ type machine struct {
 
 	mu       sync.Mutex // guards the fields below; samplers take it, no callback does
 	groups   kernel.CgroupFinder
-	tasks    *kernel.TaskReader
-	delays   kernel.TaskTotal
+	tasks    *kernel.ThreadReader
 	throttle kernel.ThrottlingTotal
 }
 
 func newMachine(root fs.FS) *machine {
-	return &machine{root: root, tasks: kernel.NewTaskReader("/proc/self/task")}
+	return &machine{root: root, tasks: kernel.NewThreadReader("/proc/self/task")}
 }
 
 func (m *machine) runDelay() (time.Duration, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	reading, err := m.tasks.Read()
+	times, err := m.tasks.Read()
 	if err != nil {
 		return 0, missing(err)
 	}
-	return m.delays.Add(reading).Delay, nil
+	return times.Delay, nil
 }
 
 func (m *machine) throttled() (time.Duration, int64, error) {

@@ -130,7 +130,7 @@ func TestQuotaOfTheGroupThatTheProcessWasMovedTo(t *testing.T) {
 
 func TestMissingFilesAreUnsupported(t *testing.T) {
 	m := newMachine(fstest.MapFS{})
-	m.tasks = kernel.NewTaskReader(filepath.Join(t.TempDir(), "nowhere"))
+	m.tasks = kernel.NewThreadReader(filepath.Join(t.TempDir(), "nowhere"))
 	for name, err := range readings(m) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported, name)
 	}
@@ -168,7 +168,7 @@ func TestGarbageIsAnErrorThatGoesAway(t *testing.T) {
 	tasks := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(tasks, "1"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(tasks, "1", "schedstat"), []byte("garbage"), 0o644))
-	m.tasks = kernel.NewTaskReader(tasks)
+	m.tasks = kernel.NewThreadReader(tasks)
 	for name, err := range readings(m) {
 		assert.Error(t, err, name)
 		assert.NotErrorIs(t, err, errors.ErrUnsupported, name)
@@ -217,7 +217,7 @@ func TestRunDelayKeepsWhatThreadsHadThatExited(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(tasks, tid, "schedstat"), []byte(text), 0o644))
 	}
 	m := newMachine(fstest.MapFS{})
-	m.tasks = kernel.NewTaskReader(tasks)
+	m.tasks = kernel.NewThreadReader(tasks)
 	write("7", "100 5000 1\n")
 	write("8", "100 6000 1\n")
 	delay, err := m.runDelay()
