@@ -26,30 +26,72 @@ type Cgroup struct {
 
 // CgroupFinder looks up the groups of this process, which can be moved to others
 // while it runs. It reads the mounts, which takes most of the time, only when the
-// groups have changed or the one that it found is gone. The zero value is ready.
-// It is not safe for concurrent use.
+// groups have changed or the one that it found is gone; where the group was not
+// to be found, when the groups or the mounts have changed. The zero value is
+// ready. It is not safe for concurrent use.
 type CgroupFinder struct {
+	// Mounts tells whether the mounts have changed. Where it is nil a group that
+	// is not to be found is looked for each time, among all the mounts.
+	Mounts MountWatcher
+
 	cgroup string            // the text of /proc/self/cgroup
 	found  map[string]Cgroup // by controller, according to that text
+	hidden map[string]error  // likewise: why a group is not to be found, while the mounts stay
 }
+
+// MountWatcher is what [MountWatch] does.
+type MountWatcher interface {
+	Changed() bool // true the first time, and where it cannot tell
+	Forget()       // until it is asked again
+}
+
+// ErrNoHierarchy is the reason, in an error of [CgroupFinder.Find], that no
+// hierarchy has the controller, mounted or not: nothing is limited by it. It goes
+// with [errors.ErrUnsupported].
+var ErrNoHierarchy = errors.New("no hierarchy")
 
 // Find looks up the group for a controller, "cpu" or "memory", with
 // /proc/self/cgroup and /proc/self/mountinfo in fsys.
 //
 // An error that wraps [errors.ErrUnsupported] means that the group is not
-// visible from here: no hierarchy has the controller, or it is not mounted, or
-// what is mounted is another part of the tree.
+// visible from here: no hierarchy has the controller ([ErrNoHierarchy]), or it is
+// not mounted, or what is mounted is another part of the tree.
 func (f *CgroupFinder) Find(fsys fs.FS, controller string) (Cgroup, error) {
 	cgroup, err := fs.ReadFile(fsys, "proc/self/cgroup")
 	if err != nil {
 		return Cgroup{}, err
 	}
 	if string(cgroup) != f.cgroup {
-		f.cgroup, f.found = string(cgroup), make(map[string]Cgroup)
+		f.cgroup, f.found, f.hidden = string(cgroup), make(map[string]Cgroup), make(map[string]error)
 	}
 	if known, found := f.found[controller]; found && known.exists(fsys) {
 		return known, nil
 	}
+	// It is asked before the mounts are read, so that what changes meanwhile
+	// counts the next time. A mount can change what is known of any controller.
+	if f.Mounts == nil || f.Mounts.Changed() {
+		clear(f.hidden)
+	}
+	if err := f.hidden[controller]; err != nil {
+		return Cgroup{}, err
+	}
+	found, err := f.search(fsys, cgroup, controller)
+	if err != nil {
+		delete(f.found, controller)
+		if errors.Is(err, errors.ErrUnsupported) {
+			f.hidden[controller] = err
+		}
+		return Cgroup{}, err
+	}
+	f.found[controller] = found
+	if f.Mounts != nil && len(f.hidden) == 0 {
+		f.Mounts.Forget() // a group that is there can be looked at itself
+	}
+	return found, nil
+}
+
+// search looks for the group among the mounts.
+func (f *CgroupFinder) search(fsys fs.FS, cgroup []byte, controller string) (Cgroup, error) {
 	mountinfo, err := fs.ReadFile(fsys, "proc/self/mountinfo")
 	if err != nil {
 		return Cgroup{}, err
@@ -60,7 +102,6 @@ func (f *CgroupFinder) Find(fsys fs.FS, controller string) (Cgroup, error) {
 	}
 	for _, candidate := range candidates {
 		if candidate.exists(fsys) {
-			f.found[controller] = candidate
 			return candidate, nil
 		}
 	}
@@ -138,7 +179,7 @@ func groupPath(cgroup []byte, controller string) (group string, unified bool, er
 		}
 	}
 	if unifiedGroup == "" {
-		return "", false, fmt.Errorf("controller %s: no hierarchy: %w", controller, errors.ErrUnsupported)
+		return "", false, fmt.Errorf("controller %s: %w: %w", controller, ErrNoHierarchy, errors.ErrUnsupported)
 	}
 	return unifiedGroup, true, nil
 }
@@ -157,9 +198,18 @@ type cgroupMount struct {
 func cgroupMounts(mountinfo []byte, controller string, unified bool) ([]cgroupMount, error) {
 	var mounts []cgroupMount
 	for line := range bytes.Lines(mountinfo) {
-		mount, filesystem, found := strings.Cut(string(line), " - ")
-		left, right := strings.Fields(mount), strings.Fields(filesystem)
-		if !found || len(left) < 6 || len(right) < 1 {
+		mount, filesystem, found := bytes.Cut(line, []byte(" - "))
+		if !found {
+			return nil, fmt.Errorf("no mount in %.128q", line)
+		}
+		// There can be thousands of mounts, and two or three of them are these.
+		if !bytes.HasPrefix(filesystem, []byte("cgroup")) && len(filesystem) > 1 {
+			continue
+		}
+		// A space alone separates: the kernel escapes those in a path, and no
+		// other kind of white space.
+		left, right := strings.Split(string(mount), " "), strings.Split(strings.TrimSuffix(string(filesystem), "\n"), " ")
+		if len(left) < 6 || right[0] == "" {
 			return nil, fmt.Errorf("no mount in %.128q", line)
 		}
 		switch right[0] {

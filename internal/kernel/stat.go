@@ -20,6 +20,8 @@ type MachineTime struct {
 // guest_nice. The last two are parts of user and nice, so that a sum over all
 // ten would count them twice.
 const (
+	idleColumn  = 3
+	waitColumn  = 4
 	stealColumn = 7
 	sumColumns  = 8
 )
@@ -35,23 +37,35 @@ func ParseStat(text []byte) (MachineTime, error) {
 		if !found {
 			continue
 		}
-		line, complete := bytes.CutSuffix(line, []byte("\n"))
-		columns := bytes.Fields(line)
-		if !complete || len(columns) < sumColumns {
-			return MachineTime{}, fmt.Errorf("fewer than %d times in %.128q", sumColumns, line)
+		times, err := parseTicks(line)
+		if err != nil {
+			return MachineTime{}, fmt.Errorf("all processors: %w", err)
 		}
-		var machine MachineTime
-		for i, column := range columns[:sumColumns] {
-			ticks, err := parseCount(column)
-			if err != nil {
-				return MachineTime{}, fmt.Errorf("time %d of all processors: %w", i+1, err)
-			}
-			machine.Total = add(machine.Total, ticks)
-			if i == stealColumn {
-				machine.Steal = ticks
-			}
-		}
-		return machine, nil
+		return MachineTime{Steal: times[stealColumn], Total: total(times)}, nil
 	}
 	return MachineTime{}, errors.New("no line of all processors")
+}
+
+// parseTicks reads the columns of one line that make up its total.
+func parseTicks(line []byte) (times [sumColumns]int64, err error) {
+	rest, complete := bytes.CutSuffix(line, []byte("\n"))
+	rest = bytes.TrimLeft(rest, " ") // two spaces follow the "cpu" of all
+	for i := range times {
+		column, more, found := bytes.Cut(rest, []byte(" "))
+		if !complete || !found && i < len(times)-1 {
+			return times, fmt.Errorf("fewer than %d times in %.128q", sumColumns, string(line))
+		}
+		if times[i], err = parseCount(column); err != nil {
+			return times, fmt.Errorf("time %d: %w", i+1, err)
+		}
+		rest = more
+	}
+	return times, nil
+}
+
+func total(times [sumColumns]int64) (sum int64) {
+	for _, ticks := range times {
+		sum = add(sum, ticks)
+	}
+	return sum
 }

@@ -40,9 +40,9 @@ func TestParseStatNamesBadInput(t *testing.T) {
 	for name, c := range map[string]struct{ text, message string }{
 		"empty":                {"", "no line of all processors"},
 		"one processor only":   {"cpu0 1 2 3 4 5 6 7 8 9 10\n", "no line of all processors"},
-		"before steal":         {"cpu  1 2 3 4 5 6 7\n", `" 1 2 3 4 5 6 7"`},
+		"before steal":         {"cpu  1 2 3 4 5 6 7\n", `" 1 2 3 4 5 6 7\n"`},
 		"cut short":            {"cpu  1 2 3 4 5 6 7 8", `" 1 2 3 4 5 6 7 8"`},
-		"negative":             {"cpu  1 2 3 4 5 6 7 -8 9 10\n", `time 8 of all processors: "-8"`},
+		"negative":             {"cpu  1 2 3 4 5 6 7 -8 9 10\n", `all processors: time 8: "-8"`},
 		"more than an integer": {"cpu  18446744073709551615 2 3 4 5 6 7 8 9 10\n", `"18446744073709551615"`},
 		"garbage":              {"cpu  a b c d e f g h\n", `"a"`},
 	} {
