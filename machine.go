@@ -2,6 +2,7 @@ package observer
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -64,15 +65,14 @@ func (m *machine) runDelay() (time.Duration, error) {
 func (m *machine) throttled() (time.Duration, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	group, err := m.groups.Find(m.root, "cpu")
+	reading, err := m.groups.Throttling(m.root)
 	if err != nil {
 		return 0, 0, missing(err)
 	}
-	levels, err := group.Throttling(m.root)
-	if err != nil {
-		return 0, 0, missing(err)
+	total := m.throttle.Add(reading)
+	if reading.Unseen != "" && len(reading.Levels) == 0 {
+		return 0, 0, fmt.Errorf("no throttled time: %s: %w", reading.Unseen, errors.ErrUnsupported)
 	}
-	total := m.throttle.Add(levels)
 	return total.Time, total.Periods, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -96,12 +97,38 @@ type Throttling struct {
 	Periods   int64         // periods of the quota in which it happened
 }
 
+// ThrottlingReading is what CPU quotas have stopped, as far as it can be seen.
+type ThrottlingReading struct {
+	Group  string       // the directory of the process's own group; "" where there is none to be seen
+	Levels []Throttling // one for each group that can tell, the own group first
+
+	// Unseen says where there may be a quota that was not seen; it is empty where
+	// the reading is whole. What Levels have is then true as far as it goes: the
+	// process was stopped at least that long. But no throttling does not mean
+	// that there was none, and nothing else can be told from the run delay.
+	Unseen string
+}
+
+// Throttling finds the process's group for the CPU and reads what has stopped it.
+// A group that is not to be found gives a reading that is not whole: its quota is
+// as little to be seen as the group. Where no hierarchy has the controller there
+// can be no quota.
+func (f *CgroupFinder) Throttling(fsys fs.FS) (ThrottlingReading, error) {
+	group, err := f.Find(fsys, "cpu")
+	switch {
+	case errors.Is(err, ErrNoHierarchy):
+		return ThrottlingReading{}, nil
+	case errors.Is(err, errors.ErrUnsupported):
+		return ThrottlingReading{Unseen: err.Error()}, nil
+	case err != nil:
+		return ThrottlingReading{}, err
+	}
+	return group.Throttling(fsys)
+}
+
 // Throttling reads what the quotas of the process's group and its ancestors have
-// stopped, one entry for each that can tell, the own group first.
-// [ThrottlingTotal] adds readings up. There is no entry where there can be no
-// quota, because the groups are visible up to the root and the controller is
-// enabled for none. An error that wraps [errors.ErrUnsupported] means that it
-// cannot be known.
+// stopped. [ThrottlingTotal] adds readings up. There is no entry where there can
+// be no quota, because the controller is enabled for none of the groups.
 //
 // Time is summed over processors already and must not be multiplied. A stop is
 // added when it ends. The cpu.stat of a group has what its own quota stopped,
@@ -109,21 +136,26 @@ type Throttling struct {
 // count. From Linux 6.6 on a group's cpu.stat.local has what any quota, its own
 // or one above it, stopped of its own threads. Where that exists it is the Time
 // of the own group, and the Time of the others is 0.
-func (c Cgroup) Throttling(fsys fs.FS) ([]Throttling, error) {
-	var levels []Throttling
+//
+// Without cpu.stat.local the reading is whole only if it reaches the root of the
+// hierarchy: a container sees its own group and nothing above, and a quota there
+// stops it all the same. Nor is it whole where the process may have its threads
+// in several groups, since only the main thread's is looked at.
+func (c Cgroup) Throttling(fsys fs.FS) (ThrottlingReading, error) {
+	reading := ThrottlingReading{Group: c.Directories[0]}
 	countsAbove := false // the first entry is from cpu.stat.local
 	for _, directory := range c.Directories {
 		level, enabled, err := c.throttling(fsys, directory, "cpu.stat")
 		if err != nil {
-			return nil, err
+			return ThrottlingReading{}, err
 		}
 		if !enabled {
 			continue
 		}
-		if len(levels) == 0 {
+		if len(reading.Levels) == 0 {
 			local, exists, err := c.throttling(fsys, directory, "cpu.stat.local")
 			if err != nil {
-				return nil, err
+				return ThrottlingReading{}, err
 			}
 			if countsAbove = exists; countsAbove {
 				level.Time = local.Time
@@ -131,12 +163,35 @@ func (c Cgroup) Throttling(fsys fs.FS) ([]Throttling, error) {
 		} else if countsAbove {
 			level.Time = 0
 		}
-		levels = append(levels, level)
+		reading.Levels = append(reading.Levels, level)
 	}
-	if len(levels) == 0 && !c.reachesRoot(fsys) {
-		return nil, fmt.Errorf("%s: no throttled time: %w", c.Directories[0], errors.ErrUnsupported)
+	switch threaded, err := c.isThreaded(fsys); {
+	case err != nil:
+		return ThrottlingReading{}, err
+	case threaded:
+		reading.Unseen = fmt.Sprintf("%s: its threads may be in several groups", c.Directories[0])
+	case !countsAbove && !c.reachesRoot(fsys):
+		reading.Unseen = fmt.Sprintf("%s: what is above cannot be seen", c.Directories[len(c.Directories)-1])
 	}
-	return levels, nil
+	return reading, nil
+}
+
+// isThreaded reports whether the own group takes part in a threaded subtree of
+// v2: its cgroup.type is "threaded", or "domain threaded" where it is the top of
+// one. (In v1 threads can be spread over groups without a sign of it.)
+func (c Cgroup) isThreaded(fsys fs.FS) (bool, error) {
+	if !c.Unified {
+		return false, nil
+	}
+	name := path.Join(c.Directories[0], "cgroup.type")
+	text, err := fs.ReadFile(fsys, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // the root, or Linux before 4.14
+	}
+	if err != nil {
+		return false, err
+	}
+	return bytes.HasSuffix(text, []byte("threaded\n")), nil
 }
 
 // throttling reads one file of one group. It finds nothing where the file is
@@ -158,13 +213,15 @@ func (c Cgroup) throttling(fsys fs.FS, directory, file string) (level Throttling
 	return level, found, nil
 }
 
-// reachesRoot reports whether the last directory is the root of the v2
-// hierarchy, not just of a cgroup namespace: only the root has no cgroup.events.
+// reachesRoot reports whether the last directory is the root of the hierarchy,
+// not just of a cgroup namespace or of what is mounted. Of v2 only the root has
+// no cgroup.events; of v1 only the root has a cgroup.sane_behavior.
 func (c Cgroup) reachesRoot(fsys fs.FS) bool {
-	if !c.Unified {
-		return false // a v1 root has a cpu.stat like any other group
-	}
 	top := c.Directories[len(c.Directories)-1]
+	if !c.Unified {
+		_, err := fs.Stat(fsys, path.Join(top, "cgroup.sane_behavior"))
+		return err == nil
+	}
 	if _, err := fs.Stat(fsys, path.Join(top, "cgroup.controllers")); err != nil {
 		return false
 	}
@@ -195,35 +252,73 @@ func ParseCPUStat(text []byte, unified bool) (throttled time.Duration, periods i
 	return time.Duration(count) * unit, periods, true, nil
 }
 
-// ThrottlingTotal adds readings of [Cgroup.Throttling] up to one total for the
-// process. The zero value is ready. It is not safe for concurrent use.
+// Throttled is what quotas have stopped of a process so far.
+type Throttled struct {
+	Time    time.Duration
+	Periods int64
+
+	// Unseen says why Time may have grown by too little since the reading
+	// before; it is empty where all was seen.
+	Unseen string
+}
+
+// ThrottlingTotal adds readings of [CgroupFinder.Throttling] up to one total for
+// the process. The zero value is ready. It is not safe for concurrent use.
 type ThrottlingTotal struct {
-	last  map[string]Throttling // by directory
-	total Throttling
+	last    ThrottlingReading
+	started bool
+	total   Throttled
 }
 
 // Add takes one reading and returns what was throttled since the first one, a
-// total that never falls, without a Directory. A group's times from before the
-// first reading may be another process's.
+// total that never falls. A group's times from before the first reading may be
+// another process's.
 //
 // Between two readings the total grows as much as the group that grew most. The
 // sum over groups would count twice what a container and its pod, which often
 // have the same quota, stopped at the same time.
-func (t *ThrottlingTotal) Add(levels []Throttling) Throttling {
+//
+// Where the process was moved between two readings nobody knows which of a
+// group's times were its own: then the growth is not whole.
+func (t *ThrottlingTotal) Add(reading ThrottlingReading) Throttled {
+	t.total.Unseen = reading.Unseen
+	if t.started && t.total.Unseen == "" {
+		t.total.Unseen = reading.changed(t.last)
+	}
 	var grown Throttling
-	now := make(map[string]Throttling, len(levels))
-	for _, level := range levels {
-		now[level.Directory] = level
-		before, known := t.last[level.Directory]
-		if !known {
+	for _, level := range reading.Levels {
+		i := slices.IndexFunc(t.last.Levels, func(before Throttling) bool { return before.Directory == level.Directory })
+		if i < 0 {
 			continue // the first reading, or the process was moved
 		}
+		before := t.last.Levels[i]
 		// A group that was made anew under the same name starts again at 0.
 		grown.Time = max(grown.Time, level.Time-before.Time)
 		grown.Periods = max(grown.Periods, level.Periods-before.Periods)
 	}
-	t.last = now
+	t.last, t.started = reading, true
 	t.total.Time = add(t.total.Time, grown.Time)
 	t.total.Periods = add(t.total.Periods, grown.Periods)
 	return t.total
+}
+
+// changed says why the growth since before is not that of one place in the tree,
+// "" where it is.
+func (r ThrottlingReading) changed(before ThrottlingReading) string {
+	if r.Group != before.Group {
+		return fmt.Sprintf("moved from %q to %q", before.Group, r.Group)
+	}
+	if len(r.Levels) != len(before.Levels) {
+		return fmt.Sprintf("%s: the controller was enabled or disabled", r.Group)
+	}
+	for i, level := range r.Levels {
+		was := before.Levels[i]
+		if level.Directory != was.Directory {
+			return fmt.Sprintf("%s: the controller was enabled or disabled", r.Group)
+		}
+		if level.Time < was.Time || level.Periods < was.Periods {
+			return fmt.Sprintf("%s was made anew", level.Directory)
+		}
+	}
+	return ""
 }

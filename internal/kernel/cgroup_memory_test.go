@@ -2,8 +2,11 @@ package kernel_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/gym-observer/observer/internal/kernel"
 	"github.com/stretchr/testify/assert"
@@ -13,12 +16,12 @@ import (
 func TestMemory(t *testing.T) {
 	const pod = "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod57d2.slice"
 	for name, want := range map[string]kernel.MemoryUse{
-		"v1-container": {"sys/fs/cgroup/memory", 402653184 - 67108864, 536870912},
-		"v1-host":      {"sys/fs/cgroup/memory/system.slice/api.service", 0, 0},
-		"v2-container": {"sys/fs/cgroup", 201326592 - 33554432, 268435456},
-		"v2-pod":       {pod, 398458880 - 20971520, 402653184}, // nearer to its limit than the node
-		"v2-host":      {"sys/fs/cgroup/system.slice/api.service", 0, 0},
-		"hybrid":       {"sys/fs/cgroup/memory/sandbox", 101666816 - 1048576, 104857600},
+		"v1-container": {"sys/fs/cgroup/memory", 402653184 - 2*67108864, 536870912, "memory.limit_in_bytes"},
+		"v1-host":      {"sys/fs/cgroup/memory/system.slice/api.service", 0, 0, ""},
+		"v2-container": {"sys/fs/cgroup", 201326592 - 2*33554432, 268435456, "memory.max"},
+		"v2-pod":       {pod, 398458880 - 20971520, 402653184, "memory.max"}, // nearer to its limit than the node
+		"v2-host":      {"sys/fs/cgroup/system.slice/api.service", 0, 0, ""},
+		"hybrid":       {"sys/fs/cgroup/memory/sandbox", 101666816 - 1048576, 104857600, "memory.limit_in_bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := tree(t, name)
@@ -65,6 +68,136 @@ func TestMemoryNamesBadInput(t *testing.T) {
 			})
 			require.ErrorContains(t, err, c.message)
 		})
+	}
+}
+
+// v1 of a container whose own group has no limit that is its own.
+func TestH62LimitThatOnlyTheTotalNames(t *testing.T) {
+	files := fstest.MapFS{
+		"m/memory.limit_in_bytes": text("9223372036854771712\n"),
+		"m/memory.usage_in_bytes": text("510000000\n"),
+		"m/memory.stat": text("cache 1\nhierarchical_memory_limit 536870912\n" +
+			"total_inactive_file 10000000\ntotal_active_file 0\n"),
+	}
+	use, err := kernel.Cgroup{Directories: []string{"m"}}.Memory(files)
+	require.NoError(t, err)
+	assert.Equal(t, kernel.MemoryUse{"m", 500000000, 536870912, "hierarchical_memory_limit"}, use)
+
+	// The smaller one holds.
+	files["m/memory.limit_in_bytes"] = text("520000000\n")
+	use, err = kernel.Cgroup{Directories: []string{"m"}}.Memory(files)
+	require.NoError(t, err)
+	assert.Equal(t, kernel.MemoryUse{"m", 500000000, 520000000, "memory.limit_in_bytes"}, use)
+
+	for _, unlimited := range []string{"9223372036854771712", "9223372036854775807", "18446744073709551615"} {
+		files["m/memory.limit_in_bytes"] = text(unlimited + "\n")
+		files["m/memory.stat"] = text("cache 1\nhierarchical_memory_limit " + unlimited + "\n")
+		use, err = kernel.Cgroup{Directories: []string{"m"}}.Memory(files)
+		require.NoError(t, err)
+		assert.Equal(t, kernel.MemoryUse{Directory: "m"}, use, unlimited)
+	}
+
+	// At the root of the hierarchy nothing is hidden, and the long file is not read.
+	files["m/cgroup.sane_behavior"] = text("0\n")
+	files["m/memory.stat"] = text("broken")
+	_, err = kernel.Cgroup{Directories: []string{"m"}}.Memory(files)
+	require.NoError(t, err)
+}
+
+// 24 of 35 MiB were active file pages.
+func TestH64WarmPageCache(t *testing.T) {
+	const mib = 1 << 20
+	line := func(key string, value int) string { return fmt.Sprintln(key, value) }
+	v2 := fstest.MapFS{
+		"c/memory.max": text(line("", 256*mib)[1:]), "c/memory.current": text(line("", 234*mib)[1:]),
+		"c/memory.stat": text(line("anon", 2*mib) + line("file", 230*mib) + line("shmem", 0) + line("inactive_anon", 2*mib) +
+			line("active_file", 160*mib) + line("inactive_file", 70*mib) + line("slab_reclaimable", mib)),
+	}
+	use, err := kernel.Cgroup{Unified: true, Directories: []string{"c"}}.Memory(v2)
+	require.NoError(t, err)
+	assert.Equal(t, int64(3*mib), use.Used)
+	assert.Less(t, use.Share(), 0.02)
+
+	v1 := fstest.MapFS{
+		"c/memory.limit_in_bytes": text(line("", 256*mib)[1:]), "c/memory.usage_in_bytes": text(line("", 232*mib)[1:]),
+		"c/memory.stat": text(line("cache", 230*mib) + line("inactive_file", 9*mib) + // without groups below
+			line("total_inactive_file", 71*mib) + line("total_active_file", 159*mib)),
+	}
+	use, err = kernel.Cgroup{Directories: []string{"c"}}.Memory(v1)
+	require.NoError(t, err)
+	assert.Equal(t, int64(2*mib), use.Used)
+
+	// A tmpfs is memory that cannot be dropped: it is on the anonymous lists.
+	v2["c/memory.stat"] = text(line("anon", 2*mib) + line("file", 230*mib) + line("shmem", 230*mib) +
+		line("inactive_anon", 232*mib) + line("active_file", 0) + line("inactive_file", 0) + line("slab_reclaimable", 0))
+	use, err = kernel.Cgroup{Unified: true, Directories: []string{"c"}}.Memory(v2)
+	require.NoError(t, err)
+	assert.Equal(t, int64(234*mib), use.Used)
+}
+
+func TestH65MemoryHigh(t *testing.T) {
+	group := func(max, high, parentMax string) fstest.MapFS {
+		files := fstest.MapFS{
+			"p/c/memory.max": text(max), "p/c/memory.high": text(high), "p/c/memory.current": text("42000000\n"),
+			"p/c/memory.stat": text("anon 41000000\nactive_file 0\ninactive_file 0\nslab_reclaimable 0\n"),
+			"p/memory.max":    text(parentMax), "p/memory.current": text("50000000\n"),
+			"p/memory.stat": text("anon 41000000\nactive_file 0\ninactive_file 0\n"), // slab switched off
+		}
+		if high == "" {
+			delete(files, "p/c/memory.high")
+		}
+		return files
+	}
+	for name, c := range map[string]struct {
+		files fstest.MapFS
+		want  kernel.MemoryUse
+	}{
+		"high alone":           {group("max\n", "41943040\n", "max\n"), kernel.MemoryUse{"p/c", 42000000, 41943040, "memory.high"}},
+		"high below the max":   {group("60000000\n", "41943040\n", "max\n"), kernel.MemoryUse{"p/c", 42000000, 41943040, "memory.high"}},
+		"the max below high":   {group("42500000\n", "60000000\n", "max\n"), kernel.MemoryUse{"p/c", 42000000, 42500000, "memory.max"}},
+		"equal":                {group("42500000\n", "42500000\n", "max\n"), kernel.MemoryUse{"p/c", 42000000, 42500000, "memory.max"}},
+		"the parent is nearer": {group("max\n", "84000000\n", "55000000\n"), kernel.MemoryUse{"p", 50000000, 55000000, "memory.max"}},
+		"a kernel without it":  {group("84000000\n", "", "max\n"), kernel.MemoryUse{"p/c", 42000000, 84000000, "memory.max"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			use, err := kernel.Cgroup{Unified: true, Directories: []string{"p/c", "p"}}.Memory(c.files)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, use)
+		})
+	}
+	_, err := kernel.Cgroup{Unified: true, Directories: []string{"p/c"}}.Memory(group("max\n", "lots\n", "max\n"))
+	require.ErrorContains(t, err, `memory of p/c: memory.high: "lots"`)
+}
+
+func TestH65MemoryStalled(t *testing.T) {
+	files := fstest.MapFS{"p/c/memory.pressure": text("some avg10=0.00 avg60=0.00 avg300=0.00 total=1204\n" +
+		"full avg10=61.20 avg60=18.03 avg300=4.00 total=811\n")}
+	stalled, err := kernel.Cgroup{Unified: true, Directories: []string{"p/c", "p"}}.MemoryStalled(files)
+	require.NoError(t, err)
+	assert.Equal(t, 811*time.Microsecond, stalled)
+
+	_, err = kernel.Cgroup{Unified: true, Directories: []string{"p"}}.MemoryStalled(files)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = kernel.Cgroup{Directories: []string{"p/c"}}.MemoryStalled(files)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+func TestParsePressureNamesBadInput(t *testing.T) {
+	for text, message := range map[string]string{
+		"":                                 "no line of full pressure",
+		"some avg10=0.00 total=1\n":        "no line of full pressure",
+		"full avg10=0.00\n":                `no total in "full avg10=0.00\n"`,
+		"full avg10=0.00 total=12":         `total: "12" is cut short`,
+		"full avg10=0.00 total=-1\n":       `total: "-1"`,
+		"full total=9223372036854775807\n": "", // the largest, without an error
+	} {
+		full, err := kernel.ParsePressure([]byte(text))
+		if message == "" {
+			require.NoError(t, err)
+			assert.Positive(t, full)
+			continue
+		}
+		require.ErrorContains(t, err, message)
 	}
 }
 

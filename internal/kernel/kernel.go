@@ -11,7 +11,6 @@ package kernel
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"math"
 	"strconv"
 )
@@ -41,24 +40,32 @@ func add[T ~int64](a, b T) T {
 // cpu.stat and memory.stat. A text without the key is no error, but one that
 // ends within a line is: the key may have been lost.
 func keyed(text []byte, key string) (value int64, found bool, err error) {
+	line, found, err := keyedLine(text, key)
+	if err != nil || !found {
+		return 0, false, err
+	}
+	value, err = parseLine(line)
+	if err != nil {
+		return 0, false, fmt.Errorf("%s: %w", key, err)
+	}
+	return value, true, nil
+}
+
+// keyedLine returns what stands behind key, to the end of its line.
+func keyedLine(text []byte, key string) (value []byte, found bool, err error) {
 	for line := range bytes.Lines(text) {
 		name, rest, spaced := bytes.Cut(line, []byte(" "))
 		if !spaced {
-			return 0, false, fmt.Errorf("%.32q is no key with a value", line)
+			return nil, false, fmt.Errorf("%.32q is no key with a value", line)
 		}
-		if string(name) != key {
-			continue
+		if string(name) == key {
+			return rest, true, nil
 		}
-		value, err = parseLine(rest)
-		if err != nil {
-			return 0, false, fmt.Errorf("%s: %w", key, err)
-		}
-		return value, true, nil
 	}
 	if len(text) > 0 && text[len(text)-1] != '\n' {
-		return 0, false, fmt.Errorf("no %s in %d bytes that are cut short", key, len(text))
+		return nil, false, fmt.Errorf("no %s in %d bytes that are cut short", key, len(text))
 	}
-	return 0, false, nil
+	return nil, false, nil
 }
 
 // parseLine reads a number that ends with its line. One that ends with the text
@@ -69,17 +76,4 @@ func parseLine(text []byte) (int64, error) {
 		return 0, fmt.Errorf("%.32q is cut short", text)
 	}
 	return parseCount(bytes.TrimSpace(number))
-}
-
-// readKeyed returns the value of key in the file called name.
-func readKeyed(fsys fs.FS, name, key string) (value int64, found bool, err error) {
-	text, err := fs.ReadFile(fsys, name)
-	if err != nil {
-		return 0, false, err
-	}
-	value, found, err = keyed(text, key)
-	if err != nil {
-		return 0, false, fmt.Errorf("%s: %w", name, err)
-	}
-	return value, found, nil
 }
