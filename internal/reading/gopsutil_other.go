@@ -1,6 +1,6 @@
 //go:build !linux
 
-package observer
+package reading
 
 import (
 	"context"
@@ -17,11 +17,11 @@ import (
 // gopsutilSource reads the process where this package has no way of its own.
 type gopsutilSource struct{}
 
-func newProcessSource() processSource { return gopsutilSource{} }
+func NewProcess() Process { return gopsutilSource{} }
 
-func (gopsutilSource) close() {}
+func (gopsutilSource) Close() {}
 
-func (gopsutilSource) cpuTime() (user, system float64, err error) {
+func (gopsutilSource) CPUTime() (user, system float64, err error) {
 	err = readProcess("CPU time", func(ctx context.Context, p *gopsutil.Process) error {
 		times, err := p.TimesWithContext(ctx)
 		if err == nil {
@@ -32,7 +32,7 @@ func (gopsutilSource) cpuTime() (user, system float64, err error) {
 	return user, system, err
 }
 
-func (gopsutilSource) residentMemory() (bytes int64, err error) {
+func (gopsutilSource) ResidentMemory() (bytes int64, err error) {
 	err = readProcess("resident memory", func(ctx context.Context, p *gopsutil.Process) error {
 		memory, err := p.MemoryInfoWithContext(ctx)
 		if err == nil {
@@ -43,7 +43,7 @@ func (gopsutilSource) residentMemory() (bytes int64, err error) {
 	return bytes, err
 }
 
-func (gopsutilSource) threads() (threads int64, err error) {
+func (gopsutilSource) Threads() (threads int64, err error) {
 	if runtime.GOOS == "openbsd" { // gopsutil says 1 there, whatever the truth
 		return 0, fmt.Errorf("number of threads: %w", errors.ErrUnsupported)
 	}
@@ -55,7 +55,7 @@ func (gopsutilSource) threads() (threads int64, err error) {
 	return threads, err
 }
 
-func (gopsutilSource) openDescriptors() (descriptors int64, err error) {
+func (gopsutilSource) OpenDescriptors() (descriptors int64, err error) {
 	err = readProcess("number of open descriptors", func(ctx context.Context, p *gopsutil.Process) error {
 		n, err := p.NumFDsWithContext(ctx)
 		descriptors = int64(n)

@@ -1,4 +1,4 @@
-package observer
+package reading
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ type procfs struct {
 	status                   string
 }
 
-func newProcessSource() processSource { return newProcfs("/proc/self") }
+func NewProcess() Process { return newProcfs("/proc/self") }
 
 func newProcfs(directory string) *procfs {
 	p := &procfs{status: directory + "/status"}
@@ -32,16 +32,16 @@ func newProcfs(directory string) *procfs {
 	return p
 }
 
-func (p *procfs) close() {
+func (p *procfs) Close() {
 	p.statm.close()
 	p.task.close()
 	p.descriptors.close()
 }
 
-// cpuTime asks getrusage, which has microseconds where /proc/self/stat has
+// CPUTime asks getrusage, which has microseconds where /proc/self/stat has
 // ticks of 10 ms and costs more with each thread. The kernel sees to it that
 // neither part ever falls (cputime_adjust in kernel/sched/cputime.c).
-func (*procfs) cpuTime() (user, system float64, err error) {
+func (*procfs) CPUTime() (user, system float64, err error) {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		return 0, 0, fmt.Errorf("getrusage: %w", err)
@@ -54,7 +54,7 @@ func seconds(t unix.Timeval) float64 {
 	return float64(t.Sec) + float64(t.Usec)/1e6
 }
 
-func (p *procfs) residentMemory() (bytes int64, err error) {
+func (p *procfs) ResidentMemory() (bytes int64, err error) {
 	var buffer [128]byte // seven numbers, three of them always 0
 	text, err := p.statm.readStart(buffer[:])
 	if err != nil {
@@ -71,12 +71,12 @@ func (p *procfs) residentMemory() (bytes int64, err error) {
 	return 0, fmt.Errorf("%s: %d resident pages", p.statm.path, pages)
 }
 
-// threads takes the link count of /proc/self/task, 2 as for any directory and
+// Threads takes the link count of /proc/self/task, 2 as for any directory and
 // one for each thread (proc_task_getattr in the kernel's fs/proc/base.c, since
 // Linux 2.6). A file with the number costs four times as much to print and read,
 // and listing the directory costs more with each thread. Where the link count
 // is too small to be that, /proc/self/status tells.
-func (p *procfs) threads() (int64, error) {
+func (p *procfs) Threads() (int64, error) {
 	stat, err := p.task.stat()
 	if err != nil {
 		return 0, fmt.Errorf("stat %s: %w", p.task.path, err)
@@ -95,10 +95,10 @@ func (p *procfs) threads() (int64, error) {
 	return threads, nil
 }
 
-// openDescriptors takes the size of /proc/self/fd: Linux 6.2 and later report
+// OpenDescriptors takes the size of /proc/self/fd: Linux 6.2 and later report
 // the number of open descriptors there, without opening one for it. On older
 // kernels the size is 0, and the entries are counted.
-func (p *procfs) openDescriptors() (int64, error) {
+func (p *procfs) OpenDescriptors() (int64, error) {
 	stat, err := p.descriptors.stat()
 	if err != nil {
 		return 0, fmt.Errorf("stat %s: %w", p.descriptors.path, err)

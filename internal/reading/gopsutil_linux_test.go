@@ -1,4 +1,4 @@
-package observer
+package reading
 
 import (
 	"fmt"
@@ -27,13 +27,13 @@ func BenchmarkProcessReadings(b *testing.B) {
 }
 
 func benchmarkSource(b *testing.B) {
-	source := newProcessSource()
+	source := NewProcess()
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _, cpuErr := source.cpuTime()
-		_, memoryErr := source.residentMemory()
-		_, threadsErr := source.threads()
-		_, descriptorsErr := source.openDescriptors()
+		_, _, cpuErr := source.CPUTime()
+		_, memoryErr := source.ResidentMemory()
+		_, threadsErr := source.Threads()
+		_, descriptorsErr := source.OpenDescriptors()
 		if cpuErr != nil || memoryErr != nil || threadsErr != nil || descriptorsErr != nil {
 			b.Fatal(cpuErr, memoryErr, threadsErr, descriptorsErr)
 		}
@@ -56,15 +56,15 @@ func benchmarkGopsutil(b *testing.B) {
 
 // BenchmarkProcessReading takes each of the four.
 func BenchmarkProcessReading(b *testing.B) {
-	source := newProcessSource()
+	source := NewProcess()
 	for _, reading := range []struct {
 		name string
 		take func() error
 	}{
-		{"cpuTime", func() error { _, _, err := source.cpuTime(); return err }},
-		{"residentMemory", func() error { _, err := source.residentMemory(); return err }},
-		{"threads", func() error { _, err := source.threads(); return err }},
-		{"openDescriptors", func() error { _, err := source.openDescriptors(); return err }},
+		{"cpuTime", func() error { _, _, err := source.CPUTime(); return err }},
+		{"residentMemory", func() error { _, err := source.ResidentMemory(); return err }},
+		{"threads", func() error { _, err := source.Threads(); return err }},
+		{"openDescriptors", func() error { _, err := source.OpenDescriptors(); return err }},
 		{"countDescriptors", func() error { _, err := countDescriptors("/proc/self/fd"); return err }},
 	} {
 		b.Run(reading.name, func(b *testing.B) {

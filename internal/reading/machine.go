@@ -1,41 +1,36 @@
-package observer
+package reading
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/gym-observer/observer/internal/kernel"
 )
 
-// machineSource reads what the machine does to this process. Its totals are of
+// Machine reads what the machine does to this process. Its totals are of
 // the process's life and never fall. Methods are safe for concurrent use; an
 // error that wraps errors.ErrUnsupported will not go away.
-type machineSource interface {
-	// runDelay is how long threads of the process were ready without a
+type Machine interface {
+	// RunDelay is how long threads of the process were ready without a
 	// processor, summed.
-	runDelay() (time.Duration, error)
-	// throttled is how long the CPU quota stopped the process, since it was
+	RunDelay() (time.Duration, error)
+	// Throttled is how long the CPU quota stopped the process, since it was
 	// first asked, and in how many periods.
-	throttled() (total time.Duration, periods int64, err error)
-	// cpuLimit is how many processors' time the CPU quota allows; +Inf for no
+	Throttled() (total time.Duration, periods int64, err error)
+	// CPULimit is how many processors' time the CPU quota allows; +Inf for no
 	// quota, also beside an error.
-	cpuLimit() (float64, error)
-	// memory is the use of the cgroup that is nearest to its limit.
-	memory() (kernel.MemoryUse, error)
-	// time is that of all processors.
-	time() (kernel.MachineTime, error)
-	// descriptorLimit is how many descriptors the process may have.
-	descriptorLimit() (int64, error)
+	CPULimit() (float64, error)
+	// Memory is the use of the cgroup that is nearest to its limit.
+	Memory() (kernel.MemoryUse, error)
+	// Time is that of all processors.
+	Time() (kernel.MachineTime, error)
+	// DescriptorLimit is how many descriptors the process may have.
+	DescriptorLimit() (int64, error)
 }
-
-// thisMachine is the machine that the process runs on. It outlives every Start
-// and Stop, as the counters do that are made of its totals.
-var thisMachine = newMachine(os.DirFS("/"))
 
 // machine reads the kernel's files below root. On systems other than Linux they
 // are missing, which makes them unsupported.
@@ -48,11 +43,15 @@ type machine struct {
 	throttle kernel.ThrottlingTotal
 }
 
-func newMachine(root fs.FS) *machine {
-	return &machine{root: root, tasks: kernel.NewThreadReader("/proc/self/task")}
+// NewMachine reads the machine whose files lie below root, and the threads of the
+// process in a directory like /proc/self/task.
+func NewMachine(root fs.FS, tasks string) Machine { return newMachine(root, tasks) }
+
+func newMachine(root fs.FS, tasks string) *machine {
+	return &machine{root: root, tasks: kernel.NewThreadReader(tasks)}
 }
 
-func (m *machine) runDelay() (time.Duration, error) {
+func (m *machine) RunDelay() (time.Duration, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	times, err := m.tasks.Read()
@@ -62,7 +61,7 @@ func (m *machine) runDelay() (time.Duration, error) {
 	return times.Delay, nil
 }
 
-func (m *machine) throttled() (time.Duration, int64, error) {
+func (m *machine) Throttled() (time.Duration, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	reading, err := m.groups.Throttling(m.root)
@@ -76,7 +75,7 @@ func (m *machine) throttled() (time.Duration, int64, error) {
 	return total.Time, total.Periods, nil
 }
 
-func (m *machine) cpuLimit() (float64, error) {
+func (m *machine) CPULimit() (float64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	group, err := m.groups.Find(m.root, "cpu")
@@ -90,7 +89,7 @@ func (m *machine) cpuLimit() (float64, error) {
 	return limit, nil
 }
 
-func (m *machine) memory() (kernel.MemoryUse, error) {
+func (m *machine) Memory() (kernel.MemoryUse, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	group, err := m.groups.Find(m.root, "memory")
@@ -101,7 +100,7 @@ func (m *machine) memory() (kernel.MemoryUse, error) {
 	return use, missing(err)
 }
 
-func (m *machine) time() (kernel.MachineTime, error) {
+func (m *machine) Time() (kernel.MachineTime, error) {
 	text, err := fs.ReadFile(m.root, "proc/stat")
 	if err != nil {
 		return kernel.MachineTime{}, missing(err)
@@ -109,7 +108,7 @@ func (m *machine) time() (kernel.MachineTime, error) {
 	return kernel.ParseStat(text)
 }
 
-func (m *machine) descriptorLimit() (int64, error) {
+func (m *machine) DescriptorLimit() (int64, error) {
 	return kernel.DescriptorLimit()
 }
 

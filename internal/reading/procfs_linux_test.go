@@ -1,4 +1,4 @@
-package observer
+package reading
 
 import (
 	"errors"
@@ -26,8 +26,8 @@ func TestH34CPUTime(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	source := newProcessSource()
-	userBefore, systemBefore, err := source.cpuTime()
+	source := NewProcess()
+	userBefore, systemBefore, err := source.CPUTime()
 	require.NoError(t, err)
 
 	burnt := make(chan struct{})
@@ -44,7 +44,7 @@ func TestH34CPUTime(t *testing.T) {
 			burning = false
 		case <-pause.C:
 		}
-		userNow, systemNow, err := source.cpuTime()
+		userNow, systemNow, err := source.CPUTime()
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, userNow, user)
 		require.GreaterOrEqual(t, systemNow, system)
@@ -82,8 +82,8 @@ func TestCPUTimeExcludesChildren(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	source := newProcessSource()
-	userBefore, systemBefore, err := source.cpuTime()
+	source := NewProcess()
+	userBefore, systemBefore, err := source.CPUTime()
 	require.NoError(t, err)
 
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -91,7 +91,7 @@ func TestCPUTimeExcludesChildren(t *testing.T) {
 	require.NoError(t, child.Run())
 	require.Greater(t, child.ProcessState.UserTime(), 900*time.Millisecond)
 
-	user, system, err := source.cpuTime()
+	user, system, err := source.CPUTime()
 	require.NoError(t, err)
 	assert.Less(t, user+system-userBefore-systemBefore, 0.5)
 }
@@ -100,7 +100,7 @@ func TestH35OpenDescriptors(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	source := newProcessSource()
+	source := NewProcess()
 	open := func() (close func()) {
 		file, err := os.Open(os.DevNull)
 		require.NoError(t, err)
@@ -108,30 +108,30 @@ func TestH35OpenDescriptors(t *testing.T) {
 	}
 	open()() // the first makes descriptors of the runtime's own
 
-	before, err := source.openDescriptors()
+	before, err := source.OpenDescriptors()
 	require.NoError(t, err)
 	var closes []func()
 	for range 10 {
 		closes = append(closes, open())
 	}
-	during, err := source.openDescriptors()
+	during, err := source.OpenDescriptors()
 	require.NoError(t, err)
 	for _, close := range closes {
 		close()
 	}
-	after, err := source.openDescriptors()
+	after, err := source.OpenDescriptors()
 	require.NoError(t, err)
 	assert.Equal(t, before+10, during)
 	assert.Equal(t, before, after)
 
 	for range 1_000 {
-		_, _, err := source.cpuTime()
+		_, _, err := source.CPUTime()
 		require.NoError(t, err)
-		_, err = source.residentMemory()
+		_, err = source.ResidentMemory()
 		require.NoError(t, err)
-		_, err = source.threads()
+		_, err = source.Threads()
 		require.NoError(t, err)
-		descriptors, err := source.openDescriptors()
+		descriptors, err := source.OpenDescriptors()
 		require.NoError(t, err)
 		require.Equal(t, before, descriptors)
 	}
@@ -146,7 +146,7 @@ func TestH36Threads(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	source := newProcessSource()
+	source := NewProcess()
 	stop := make(chan struct{})
 	defer close(stop)
 	block := func(goroutines int, lock bool) {
@@ -166,13 +166,13 @@ func TestH36Threads(t *testing.T) {
 	block(50, false)
 	runtime.GC()
 
-	before, err := source.threads()
+	before, err := source.Threads()
 	require.NoError(t, err)
 	block(50, false)
-	blocked, err := source.threads()
+	blocked, err := source.Threads()
 	require.NoError(t, err)
 	block(20, true)
-	locked, err := source.threads()
+	locked, err := source.Threads()
 	require.NoError(t, err)
 	assert.Equal(t, before, blocked)
 	assert.GreaterOrEqual(t, locked, before+15)
@@ -180,11 +180,11 @@ func TestH36Threads(t *testing.T) {
 
 	// The link count and the text of status are the same number.
 	for {
-		counted, err := source.threads()
+		counted, err := source.Threads()
 		require.NoError(t, err)
 		text, err := os.ReadFile("/proc/self/status")
 		require.NoError(t, err)
-		again, err := source.threads()
+		again, err := source.Threads()
 		require.NoError(t, err)
 		if counted != again {
 			continue // the runtime has started one meanwhile
@@ -201,8 +201,8 @@ func TestH37ResidentMemory(t *testing.T) {
 		return
 	}
 	const mebibyte = 1 << 20
-	source := newProcessSource()
-	before, err := source.residentMemory()
+	source := NewProcess()
+	before, err := source.ResidentMemory()
 	require.NoError(t, err)
 
 	// Memory of its own, so that the race detector does not shadow it.
@@ -211,7 +211,7 @@ func TestH37ResidentMemory(t *testing.T) {
 	for i := 0; i < len(touched); i += os.Getpagesize() {
 		touched[i] = 1
 	}
-	after, err := source.residentMemory()
+	after, err := source.ResidentMemory()
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, after-before, int64(60*mebibyte))
 	assert.LessOrEqual(t, after-before, int64(90*mebibyte))
@@ -239,8 +239,8 @@ func TestReadingsWithoutDescriptorsLeft(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	source := newProcessSource()
-	_, err := source.residentMemory()
+	source := NewProcess()
+	_, err := source.ResidentMemory()
 	require.NoError(t, err)
 
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}))
@@ -254,10 +254,10 @@ func TestReadingsWithoutDescriptorsLeft(t *testing.T) {
 	require.ErrorIs(t, err, unix.EMFILE)
 	require.NotEmpty(t, opened)
 
-	user, system, cpuErr := source.cpuTime()
-	threads, threadsErr := source.threads()
-	descriptors, descriptorsErr := source.openDescriptors()
-	memory, memoryErr := source.residentMemory()
+	user, system, cpuErr := source.CPUTime()
+	threads, threadsErr := source.Threads()
+	descriptors, descriptorsErr := source.OpenDescriptors()
+	memory, memoryErr := source.ResidentMemory()
 	for _, descriptor := range opened {
 		require.NoError(t, unix.Close(descriptor))
 	}
@@ -275,12 +275,12 @@ func TestReadingsWithoutDescriptorsLeft(t *testing.T) {
 }
 
 // everyReading reads all that has a kept descriptor.
-func everyReading(t *testing.T, source processSource) (memory, threads, descriptors int64) {
-	memory, err := source.residentMemory()
+func everyReading(t *testing.T, source Process) (memory, threads, descriptors int64) {
+	memory, err := source.ResidentMemory()
 	require.NoError(t, err)
-	threads, err = source.threads()
+	threads, err = source.Threads()
 	require.NoError(t, err)
-	descriptors, err = source.openDescriptors()
+	descriptors, err = source.OpenDescriptors()
 	require.NoError(t, err)
 	return memory, threads, descriptors
 }
@@ -290,7 +290,7 @@ func TestReadingsAreRightWhateverBecomesOfTheirDescriptors(t *testing.T) {
 		return
 	}
 	source := newProcfs("/proc/self")
-	defer source.close()
+	defer source.Close()
 	memory, threads, descriptors := everyReading(t, source)
 	check := func(fewer int64) {
 		t.Helper()
@@ -317,7 +317,7 @@ func TestReadingsAreRightWhateverBecomesOfTheirDescriptors(t *testing.T) {
 	}
 	check(0)
 
-	source.close()
+	source.Close()
 	check(0) // none of them was closed: they are the application's
 }
 
@@ -327,14 +327,14 @@ func TestReadingsAreNotFooledByAnotherFileOfProc(t *testing.T) {
 		return
 	}
 	source := newProcfs("/proc/self")
-	defer source.close()
+	defer source.Close()
 	memory, _, _ := everyReading(t, source)
 	require.NoError(t, unix.Close(source.statm.descriptor))
 	other, err := unix.Open("/proc/self/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(other)
 	require.Equal(t, source.statm.descriptor, other)
-	now, err := source.residentMemory()
+	now, err := source.ResidentMemory()
 	require.NoError(t, err)
 	assert.InEpsilon(t, memory, now, 0.5)
 }
@@ -353,14 +353,14 @@ func TestReadingsAreRightWhileTheSourceIsClosed(t *testing.T) {
 		for range 3 {
 			readers.Go(func() {
 				for !stop.Load() {
-					if memory, err := source.residentMemory(); assert.NoError(t, err) {
+					if memory, err := source.ResidentMemory(); assert.NoError(t, err) {
 						assert.Less(t, memory, int64(123456789)<<10)
 					}
 				}
 			})
 		}
 		runtime.Gosched()
-		source.close()
+		source.Close()
 		var opened []int
 		for range 3 {
 			descriptor, err := unix.Open(other, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -404,8 +404,8 @@ func TestReadingsGoOnAfterTheSourceIsClosed(t *testing.T) {
 	}
 	source := newProcfs("/proc/self")
 	_, _, before := everyReading(t, source)
-	source.close()
-	source.close()
+	source.Close()
+	source.Close()
 	_, _, after := everyReading(t, source)
 	assert.Equal(t, before-3, after)
 }
@@ -422,7 +422,7 @@ func TestResidentMemoryReportsWhatItCannotUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := newProcfs(t.TempDir())
 			require.NoError(t, os.WriteFile(source.statm.path, []byte(c.statm), 0o644))
-			memory, err := source.residentMemory()
+			memory, err := source.ResidentMemory()
 			require.ErrorContains(t, err, source.statm.path+": "+c.message)
 			assert.Zero(t, memory)
 		})
@@ -434,28 +434,28 @@ func TestThreadsFromStatus(t *testing.T) {
 	// A file has a link count of 1, too small for a directory of threads.
 	require.NoError(t, os.WriteFile(source.task.path, nil, 0o644))
 
-	_, err := source.threads()
+	_, err := source.Threads()
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	require.NoError(t, os.WriteFile(source.status, []byte("Name:\tapi\nThreads:\tx\n"), 0o644))
-	_, err = source.threads()
+	_, err = source.Threads()
 	require.ErrorContains(t, err, source.status+": threads: \"x\"")
 
 	require.NoError(t, os.WriteFile(source.status, []byte("Name:\tapi\nThreads:\t17\n"), 0o644))
-	threads, err := source.threads()
+	threads, err := source.Threads()
 	require.NoError(t, err)
 	assert.Equal(t, int64(17), threads)
 }
 
 func TestReadingsWithoutProc(t *testing.T) {
 	source := newProcfs(filepath.Join(t.TempDir(), "self"))
-	_, err := source.residentMemory()
+	_, err := source.ResidentMemory()
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = source.threads()
+	_, err = source.Threads()
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = source.openDescriptors()
+	_, err = source.OpenDescriptors()
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, _, err = source.cpuTime()
+	_, _, err = source.CPUTime()
 	require.NoError(t, err)
 }
 

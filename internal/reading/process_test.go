@@ -1,4 +1,4 @@
-package observer
+package reading
 
 import (
 	"bytes"
@@ -37,24 +37,24 @@ func alone(t *testing.T) bool {
 }
 
 func TestProcessSourceReadsThisProcess(t *testing.T) {
-	source := newProcessSource()
+	source := NewProcess()
 
-	user, system, err := source.cpuTime()
+	user, system, err := source.CPUTime()
 	if !errors.Is(err, errors.ErrUnsupported) {
 		require.NoError(t, err)
 		assert.Positive(t, user+system)
 	}
-	memory, err := source.residentMemory()
+	memory, err := source.ResidentMemory()
 	if !errors.Is(err, errors.ErrUnsupported) {
 		require.NoError(t, err)
 		assert.Greater(t, memory, int64(1<<20))
 	}
-	threads, err := source.threads()
+	threads, err := source.Threads()
 	if !errors.Is(err, errors.ErrUnsupported) {
 		require.NoError(t, err)
 		assert.Positive(t, threads)
 	}
-	descriptors, err := source.openDescriptors()
+	descriptors, err := source.OpenDescriptors()
 	if !errors.Is(err, errors.ErrUnsupported) {
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, descriptors, int64(3))
@@ -81,7 +81,7 @@ func TestProcessSourceIgnoresHostProc(t *testing.T) {
 	}
 	TestProcessSourceReadsThisProcess(t)
 
-	threads, err := newProcessSource().threads()
+	threads, err := NewProcess().Threads()
 	if !errors.Is(err, errors.ErrUnsupported) {
 		require.NoError(t, err)
 		assert.Less(t, threads, int64(99999))

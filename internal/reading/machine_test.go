@@ -1,4 +1,4 @@
-package observer
+package reading
 
 import (
 	"errors"
@@ -86,26 +86,26 @@ func TestMachineReadsEachKindOfTree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := files(test.tree)
-			m := newMachine(fsys)
-			limit, err := m.cpuLimit()
+			m := newMachine(fsys, "/proc/self/task")
+			limit, err := m.CPULimit()
 			require.NoError(t, err)
 			assert.Equal(t, 0.5, limit)
-			use, err := m.memory()
+			use, err := m.Memory()
 			require.NoError(t, err)
 			assert.EqualValues(t, 1<<20, use.Used)
 			assert.EqualValues(t, 4<<20, use.Limit)
 
-			total, periods, err := m.throttled()
+			total, periods, err := m.Throttled()
 			require.NoError(t, err)
 			assert.Zero(t, total, "counted from the first reading on")
 			assert.Zero(t, periods)
 			fsys[test.stat] = &fstest.MapFile{Data: []byte(test.later)}
-			total, periods, err = m.throttled()
+			total, periods, err = m.Throttled()
 			require.NoError(t, err)
 			assert.Equal(t, 500*time.Millisecond, total)
 			assert.EqualValues(t, 2, periods)
 			fsys[test.stat] = &fstest.MapFile{Data: []byte(test.tree[test.stat])} // it began anew
-			total, _, err = m.throttled()
+			total, _, err = m.Throttled()
 			require.NoError(t, err)
 			assert.Equal(t, 500*time.Millisecond, total, "a total never falls")
 		})
@@ -114,31 +114,31 @@ func TestMachineReadsEachKindOfTree(t *testing.T) {
 
 func TestQuotaOfTheGroupThatTheProcessWasMovedTo(t *testing.T) {
 	fsys := files(unifiedTree())
-	m := newMachine(fsys)
-	_, _, err := m.throttled()
+	m := newMachine(fsys, "/proc/self/task")
+	_, _, err := m.Throttled()
 	require.NoError(t, err)
 	fsys["proc/self/cgroup"] = &fstest.MapFile{Data: []byte("0::/other\n")}
 	fsys["sys/fs/cgroup/other/cpu.max"] = &fstest.MapFile{Data: []byte("200000 100000\n")}
 	fsys["sys/fs/cgroup/other/cpu.stat"] = &fstest.MapFile{Data: []byte("nr_throttled 900\nthrottled_usec 7000000000\n")}
-	limit, err := m.cpuLimit()
+	limit, err := m.CPULimit()
 	require.NoError(t, err)
 	assert.Equal(t, 2.0, limit)
-	total, _, err := m.throttled()
+	total, _, err := m.Throttled()
 	require.NoError(t, err)
 	assert.Zero(t, total, "what was stopped there before is not this process's")
 }
 
 func TestMissingFilesAreUnsupported(t *testing.T) {
-	m := newMachine(fstest.MapFS{})
+	m := newMachine(fstest.MapFS{}, "/proc/self/task")
 	m.tasks = kernel.NewThreadReader(filepath.Join(t.TempDir(), "nowhere"))
 	for name, err := range readings(m) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported, name)
 	}
-	limit, _ := m.cpuLimit()
+	limit, _ := m.CPULimit()
 	assert.True(t, math.IsInf(limit, +1), "nothing is known to limit it")
 
 	// A machine without control groups.
-	m = newMachine(files(map[string]string{"proc/self/cgroup": "", "proc/self/mountinfo": "21 1 8:1 / / rw - ext4 /dev/sda rw\n"}))
+	m = newMachine(files(map[string]string{"proc/self/cgroup": "", "proc/self/mountinfo": "21 1 8:1 / / rw - ext4 /dev/sda rw\n"}), "/proc/self/task")
 	for name, err := range readings(m) {
 		if name != "time" && name != "runDelay" {
 			assert.ErrorIs(t, err, errors.ErrUnsupported, name)
@@ -148,11 +148,11 @@ func TestMissingFilesAreUnsupported(t *testing.T) {
 
 // readings are the errors of what a machine reads from its files.
 func readings(m *machine) map[string]error {
-	_, delay := m.runDelay()
-	_, _, throttled := m.throttled()
-	_, limit := m.cpuLimit()
-	_, memory := m.memory()
-	_, time := m.time()
+	_, delay := m.RunDelay()
+	_, _, throttled := m.Throttled()
+	_, limit := m.CPULimit()
+	_, memory := m.Memory()
+	_, time := m.Time()
 	return map[string]error{"runDelay": delay, "throttled": throttled, "cpuLimit": limit, "memory": memory, "time": time}
 }
 
@@ -164,7 +164,7 @@ func TestGarbageIsAnErrorThatGoesAway(t *testing.T) {
 	}
 	tree["proc/stat"] = "cpu nonsense\n"
 	fsys := files(tree)
-	m := newMachine(fsys)
+	m := newMachine(fsys, "/proc/self/task")
 	tasks := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(tasks, "1"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(tasks, "1", "schedstat"), []byte("garbage"), 0o644))
@@ -173,7 +173,7 @@ func TestGarbageIsAnErrorThatGoesAway(t *testing.T) {
 		assert.Error(t, err, name)
 		assert.NotErrorIs(t, err, errors.ErrUnsupported, name)
 	}
-	limit, _ := m.cpuLimit()
+	limit, _ := m.CPULimit()
 	assert.True(t, math.IsInf(limit, +1))
 
 	for name, text := range unifiedTree() {
@@ -184,10 +184,10 @@ func TestGarbageIsAnErrorThatGoesAway(t *testing.T) {
 	for name, err := range readings(m) {
 		assert.NoError(t, err, name)
 	}
-	ticks, err := m.time()
+	ticks, err := m.Time()
 	require.NoError(t, err)
 	assert.Equal(t, kernel.MachineTime{Steal: 80, Total: 360}, ticks)
-	delay, err := m.runDelay()
+	delay, err := m.RunDelay()
 	require.NoError(t, err)
 	assert.Equal(t, 3*time.Microsecond, delay)
 }
@@ -200,7 +200,7 @@ func (deniedFS) Open(name string) (fs.File, error) {
 }
 
 func TestDeniedFilesAreAFailureThatIsSaid(t *testing.T) {
-	m := newMachine(deniedFS{})
+	m := newMachine(deniedFS{}, "/proc/self/task")
 	for name, err := range readings(m) {
 		if name != "runDelay" {
 			assert.ErrorIs(t, err, fs.ErrPermission, name)
@@ -216,22 +216,22 @@ func TestRunDelayKeepsWhatThreadsHadThatExited(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(tasks, tid), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(tasks, tid, "schedstat"), []byte(text), 0o644))
 	}
-	m := newMachine(fstest.MapFS{})
+	m := newMachine(fstest.MapFS{}, "/proc/self/task")
 	m.tasks = kernel.NewThreadReader(tasks)
 	write("7", "100 5000 1\n")
 	write("8", "100 6000 1\n")
-	delay, err := m.runDelay()
+	delay, err := m.RunDelay()
 	require.NoError(t, err)
 	assert.Equal(t, 11*time.Microsecond, delay)
 	require.NoError(t, os.RemoveAll(filepath.Join(tasks, "8")))
 	write("7", "100 7000 1\n")
-	delay, err = m.runDelay()
+	delay, err = m.RunDelay()
 	require.NoError(t, err)
 	assert.Equal(t, 13*time.Microsecond, delay)
 }
 
 func TestMachineFromManyGoroutines(t *testing.T) {
-	m := newMachine(files(unifiedTree()))
+	m := newMachine(files(unifiedTree()), "/proc/self/task")
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -251,11 +251,11 @@ func TestThisMachine(t *testing.T) {
 			}
 		}
 	}
-	limit, err := thisMachine.cpuLimit()
+	limit, err := thisMachine.CPULimit()
 	if err == nil {
 		assert.Positive(t, limit)
 	}
-	descriptors, err := thisMachine.descriptorLimit()
+	descriptors, err := thisMachine.DescriptorLimit()
 	if !errors.Is(err, errors.ErrUnsupported) {
 		require.NoError(t, err)
 		assert.Positive(t, descriptors)
