@@ -25,7 +25,9 @@ type Cause int
 // run queue while the collector uses half of the processors is the collector's
 // doing, and in a throttled cgroup everything is the quota's. Output comes before
 // locks, since the usual lock that is waited for in a driver is held over the
-// write.
+// write. Descriptors and memory come before the waits that can last for a
+// program's whole life, or a driver that waits for its model would hide until it
+// fails that it is about to.
 const (
 	None Cause = iota // no rule holds
 	CPUThrottled
@@ -35,11 +37,12 @@ const (
 	CPUSaturated
 	OutputWrite
 	Lock
+	Descriptors
+	Memory
 	Downstream
 	Admission
 	BlockedThread
-	Descriptors
-	Memory
+	Wait
 	Unknown // slow, and no rule says why; it has no load
 
 	NumCauses int = iota
@@ -69,12 +72,10 @@ func (c Cause) Advice() string { return rows[c].advice }
 // limit that is in use.
 func (c Cause) IsShare() bool { return rows[c].share }
 
-// Level is that of the log line when the cause becomes the verdict.
+// Level is that of the log line when the cause becomes the verdict: Info for what
+// is normal life in many programs, and then nothing is captured. [Outcome.Level]
+// knows more.
 func (c Cause) Level() slog.Level { return rows[c].level }
-
-// Captures reports whether evidence is written when the cause becomes the
-// verdict.
-func (c Cause) Captures() bool { return rows[c].captures }
 
 // Set is a set of causes. Its zero value is empty.
 type Set uint32
@@ -86,6 +87,9 @@ func SetOf(causes ...Cause) (s Set) {
 	}
 	return s
 }
+
+// Without is the set without c.
+func (s Set) Without(c Cause) Set { return s &^ (1 << c) }
 
 // Has reports whether c is in the set.
 func (s Set) Has(c Cause) bool { return s&(1<<c) != 0 }

@@ -8,8 +8,14 @@ import (
 
 // How the load of each cause is computed, in the order of the rules.
 
+// throttledLoad is not known where a quota could not be seen, unless another was
+// seen to throttle: the process was stopped for that long at least.
 func throttledLoad(s *span) number.Number {
-	return s.perSecond(func(r *Reading) number.Number { return r.Throttled })
+	seen := s.perSecond(func(r *Reading) number.Number { return r.Throttled })
+	if s.after.ThrottlingUnseen && seen.Or(0) < throttledBarely {
+		return number.Number{}
+	}
+	return seen
 }
 
 func stoppedLoad(s *span) number.Number {
@@ -26,8 +32,11 @@ func collectorLoad(s *span) number.Number {
 // Where a quota could not be read, it may have. The rule needs the own CPU, too.
 func contendedLoad(s *span) number.Number {
 	delay := s.perSecond(func(r *Reading) number.Number { return r.RunDelay })
-	readable := throttledLoad(s).Or(0) < throttledBarely && !s.after.ThrottlingFailed && s.cpu().IsKnown()
-	return number.If(delay.IsKnown() && readable, delay.Or(0))
+	throttled := s.perSecond(func(r *Reading) number.Number { return r.Throttled })
+	if throttled.Or(0) >= throttledBarely || s.after.ThrottlingUnseen || !s.cpu().IsKnown() {
+		return number.Number{}
+	}
+	return delay
 }
 
 func saturatedLoad(s *span) number.Number { return s.samples.runnable.number() }
@@ -37,15 +46,30 @@ func writeLoad(s *span) number.Number {
 	return s.samples.mean(s.samples.writing).Plus(number.Known(recorded))
 }
 
+// lockLoad is what the runtime counted or what snapshots saw, whichever is larger.
+// The runtime counts a wait when it ends, and of each goroutine every eighth: a
+// lock that is held for longer than the window reads as nothing, and so does for
+// ever a goroutine whose waits come in eights.
 func lockLoad(s *span) number.Number {
-	return s.perSecond(func(r *Reading) number.Number { return r.Locked })
+	counted := s.perSecond(func(r *Reading) number.Number { return r.Locked })
+	return counted.Max(s.after.MutexWaiters)
 }
 
 func outboundLoad(s *span) number.Number { return s.samples.mean(s.samples.outbound) }
 
 func admissionLoad(s *span) number.Number { return s.samples.mean(s.samples.waiting) }
 
-func blockedLoad(s *span) number.Number { return s.samples.notInGo.number() }
+// blockedLoad leaves out the goroutines that wait for a child process, one for
+// each that lives.
+func blockedLoad(s *span) number.Number {
+	return s.samples.notInGo.number().Less(s.after.Children)
+}
+
+// waitLoad is at most what is owed: a snapshot may have come at a busy moment.
+func waitLoad(s *span) number.Number {
+	waiting, seen := s.after.RequestsWaiting.Get()
+	return number.If(seen, min(waiting, s.samples.mean(s.samples.served).Or(0)))
+}
 
 func descriptorShare(s *span) number.Number {
 	limit := max(1, s.after.DescriptorLimit.Or(0)) // a sandbox may set 0
@@ -65,11 +89,17 @@ func (s *span) steal() number.Number {
 	return number.If(machine.Or(0) > 0, s.after.Steal.Growth(s.before.Steal).Or(0)/machine.Or(1))
 }
 
-// outboundWait is the mean wait of an outbound request: by Little's law, or at
-// least the window where none has ended.
-func (s *span) outboundWait() time.Duration {
-	waiting := outboundLoad(s).Or(0)
-	if ended := s.after.OutboundEnded - s.before.OutboundEnded; ended > 0 {
+// delayPerSlice is how long a thread waited each time before it got a processor.
+func (s *span) delayPerSlice() number.Number {
+	delay, slices := s.after.RunDelay.Growth(s.before.RunDelay), s.after.Timeslices.Growth(s.before.Timeslices)
+	return number.If(delay.IsKnown() && slices.Or(0) > 0, delay.Or(0)/slices.Or(1))
+}
+
+// meanWait is how long one of those waits that were waiting, in the sum over the
+// samples, while some ended.
+func (s *span) meanWait(sum, endedBefore, endedAfter int64) time.Duration {
+	waiting := s.samples.mean(sum).Or(0)
+	if ended := endedAfter - endedBefore; ended > 0 {
 		return time.Duration(waiting / float64(ended) * float64(s.length))
 	}
 	if waiting > 0 {

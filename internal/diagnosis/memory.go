@@ -13,9 +13,14 @@ type MemoryUse struct {
 	HeapLive    int64
 	GoUsed      int64 // live heap and what is not heap: a healthy process fills its limit with garbage by design
 	GoLimit     int64 // GOMEMLIMIT
-	GroupUsed   int64
+	GroupUsed   int64 // what the kernel cannot drop: no pages of files, no slab that it can reclaim
 	GroupLimit  int64
+	GroupHigh   bool // the limit is a memory.high: past it the kernel puts the process to sleep, and kills nothing
 	GroupFailed bool // the cgroup could not be read
+
+	// Stalled is for how many seconds in all every thread of the group that had
+	// something to do waited for memory, where the kernel counts that.
+	Stalled number.Number
 }
 
 // share is that of the limit that is nearest. It is not known where the only
@@ -31,12 +36,21 @@ func (m MemoryUse) share() number.Number {
 	return number.If(m.GoLimit > 0 || !m.GroupFailed, share)
 }
 
-func (m MemoryUse) String() string {
+// memoryEvidence says how near each limit is.
+func memoryEvidence(w *Window) string {
+	m := w.Memory
 	var parts []string
 	if m.GoLimit > 0 {
 		parts = append(parts, fmt.Sprintf("%s of a GOMEMLIMIT of %s are live or not heap", bytesText(m.GoUsed), bytesText(m.GoLimit)))
 	}
-	if m.GroupLimit > 0 {
+	switch {
+	case m.GroupLimit > 0 && m.GroupHigh:
+		part := fmt.Sprintf("%s of the cgroup's memory.high of %s are in use, past which the kernel puts the process to sleep", bytesText(m.GroupUsed), bytesText(m.GroupLimit))
+		if stalled, ok := w.MemoryStalled.Get(); ok {
+			part += fmt.Sprintf("; all of it waited for memory for %.2f s per second", stalled)
+		}
+		parts = append(parts, part)
+	case m.GroupLimit > 0:
 		parts = append(parts, fmt.Sprintf("%s of the cgroup's %s are in use", bytesText(m.GroupUsed), bytesText(m.GroupLimit)))
 	}
 	if len(parts) == 0 {

@@ -20,18 +20,19 @@ type recorded struct {
 	What    string
 	Right   string // the verdict that is right
 	Windows []struct {
-		Seconds             float64
-		Load                map[string]float64
-		OwnCPU              float64 `json:"own_cpu"`
-		MedianRunnable      float64 `json:"median_runnable"`
-		Processors, CPUs    float64
-		LagShare            float64 `json:"lag_share"`
-		LongestLagMS        float64 `json:"longest_lag_ms"`
-		OutboundWaitSeconds float64 `json:"outbound_wait_seconds"`
-		ActiveRollouts      float64 `json:"active_rollouts"`
-		LimiterOn           bool    `json:"limiter_on"`
-		Steal               float64
-		VerdictThen         string `json:"verdict_then"`
+		Seconds              float64
+		Load                 map[string]float64
+		OwnCPU               float64 `json:"own_cpu"`
+		MedianRunnable       float64 `json:"median_runnable"`
+		Processors, CPUs     float64
+		LagShare             float64 `json:"lag_share"`
+		LongestLagMS         float64 `json:"longest_lag_ms"`
+		OutboundWaitSeconds  float64 `json:"outbound_wait_seconds"`
+		ActiveRollouts       float64 `json:"active_rollouts"`
+		LimiterOn            bool    `json:"limiter_on"`
+		Steal, Timeslices    float64
+		Children             *float64
+		AdmissionWaitSeconds float64 `json:"admission_wait_seconds"`
 	}
 }
 
@@ -66,16 +67,22 @@ func (r recorded) windows(t testing.TB) (all []*Window) {
 			CPUs:           m.CPUs,
 			CPU:            number.Known(m.OwnCPU),
 			Steal:          number.Known(m.Steal),
+			DelayPerSlice:  number.If(m.Timeslices > 0, m.Load["cpu_contended"]*m.Seconds/m.Timeslices),
 			MedianRunnable: m.MedianRunnable,
+			MostlyRunnable: number.Known(m.Load["cpu_saturated"]),
 			LagShare:       m.LagShare,
 			WorstLag:       seconds(m.LongestLagMS / 1000),
 			GCLimited:      m.LimiterOn,
 			OutboundWait:   seconds(m.OutboundWaitSeconds),
+			AdmissionWait:  seconds(m.AdmissionWaitSeconds),
 			Active:         m.ActiveRollouts,
 		}
 		for name, load := range m.Load {
 			require.Contains(t, causes, name)
 			w.Load[causes[name]] = number.Known(load)
+		}
+		if m.Children != nil {
+			w.Load[BlockedThread] = w.Load[BlockedThread].Less(number.Known(*m.Children))
 		}
 		all = append(all, w)
 	}
@@ -93,20 +100,19 @@ func (r recorded) verdicts(t testing.TB) (verdicts []Cause) {
 	return verdicts
 }
 
-// What the rules make of each recorded workload, window by window, whether or
-// not that is right.
-func TestRecordedWindows(t *testing.T) {
+// From the third window on, the rules say what is right, and something else in no
+// more than one window in five: workloads begin and end.
+func TestH68RecordedWindows(t *testing.T) {
 	for name, r := range readRecorded(t) {
 		t.Run(name, func(t *testing.T) {
-			var then []string
-			for _, m := range r.Windows {
-				then = append(then, m.VerdictThen)
+			verdicts := r.verdicts(t)[2:]
+			wrong := 0
+			for _, verdict := range verdicts {
+				if verdict.Name() != r.Right {
+					wrong++
+				}
 			}
-			var verdicts []string
-			for _, verdict := range r.verdicts(t) {
-				verdicts = append(verdicts, verdict.Name())
-			}
-			assert.Equal(t, then, verdicts, "%s, where %s is right", r.What, r.Right)
+			assert.LessOrEqual(t, 5*wrong, len(verdicts), "%s, where %s is right: %v", r.What, r.Right, verdicts)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,9 +42,14 @@ func loaded(loads map[Cause]float64, changes ...func(*Window)) *Window {
 }
 
 // The ways in which each cause is just to blame.
-func saturated(w *Window)  { w.MedianRunnable, w.CPU = 1.5*w.Processors, known(0.75*w.CPUs) }
-func contended(w *Window)  { w.Load[CPUContended], w.CPU = known(w.CPUs/2), known(w.CPUs/2) }
+func saturated(w *Window) { w.MedianRunnable, w.CPU = 1.5*w.Processors, known(0.75*w.CPUs) }
+func contended(w *Window) {
+	w.Load[CPUContended], w.CPU, w.DelayPerSlice = known(w.CPUs/2), known(w.CPUs/2), known(0.0005)
+}
 func downstream(w *Window) { w.Load[Downstream], w.OutboundWait = known(8), 100*time.Millisecond }
+
+func admission(w *Window) { w.Load[Admission], w.AdmissionWait = known(1), 100*time.Millisecond }
+func waiting(w *Window)   { w.Load[Wait], w.Owed, w.RequestWait = known(8), 16, 100*time.Millisecond }
 
 func known(x float64) number.Number { return number.Known(x) }
 
@@ -60,8 +66,8 @@ func TestRulesComeInTheOrderOfBlame(t *testing.T) {
 		names = append(names, cause.Name())
 	}
 	assert.Equal(t, []string{
-		"cpu_throttled", "stop_the_world", "gc", "cpu_contended", "cpu_saturated", "output_write",
-		"lock", "downstream", "admission", "blocked_thread", "descriptors", "memory",
+		"cpu_throttled", "stop_the_world", "gc", "cpu_contended", "cpu_saturated", "output_write", "lock",
+		"descriptors", "memory", "downstream", "admission", "blocked_thread", "wait",
 	}, names)
 	for i, test := range heldAlone() {
 		for _, other := range heldAlone()[i+1:] {
@@ -96,11 +102,12 @@ func heldAlone() []struct {
 		{CPUSaturated, func(w *Window) { saturated(w); w.Load[CPUContended] = known(0) }},
 		at(OutputWrite, 0.9),
 		at(Lock, 2),
-		{Downstream, downstream},
-		at(Admission, 1),
-		at(BlockedThread, 8),
 		at(Descriptors, 0.9),
 		at(Memory, 0.9),
+		{Downstream, downstream},
+		{Admission, admission},
+		at(BlockedThread, 8),
+		{Wait, waiting},
 	}
 }
 
@@ -120,7 +127,7 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 	// Rules that look at one load alone.
 	for cause, threshold := range map[Cause]float64{
 		CPUThrottled: 0.1, StopTheWorld: 0.1 * 4, GC: 0.35 * 4, Lock: 2,
-		OutputWrite: 0.9, Admission: 1, BlockedThread: 8, Descriptors: 0.9, Memory: 0.9,
+		OutputWrite: 0.9, BlockedThread: 8, Descriptors: 0.9, Memory: 0.9,
 	} {
 		table = append(table,
 			row{cause.Name() + " below", loaded(map[Cause]float64{cause: below(threshold)}), nil},
@@ -131,21 +138,44 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 	set := func(change func(*Window)) *Window { return loaded(nil, change) }
 	wanted := wantedAtLeast * quietWindow().CPUs
 	table = append(table, []row{
-		{"the collector's limiter was on", set(func(w *Window) { w.GCLimited = true }), []Cause{GC}},
+		{"the collector's limiter was on", set(func(w *Window) { w.GCLimited, w.Load[GC] = true, known(0.2*4) }), []Cause{GC}},
+		{"the collector's limiter was on once, and something else is slow", set(func(w *Window) {
+			w.GCLimited, w.Load[GC], w.Load[Lock] = true, known(0.14*4), known(27)
+		}), []Cause{Lock}},
 
 		{"contended at", set(contended), []Cause{CPUContended}},
-		{"contended, less than half of the time", set(func(w *Window) { contended(w); w.CPU = known(1.001 * w.CPU.Or(0)) }), nil},
-		{"contended, less than a quarter of the CPUs", set(func(w *Window) { w.Load[CPUContended], w.CPU = known(below(0.75)), known(0.1) }), nil},
-		{"contended, a quarter of the CPUs", set(func(w *Window) { w.Load[CPUContended], w.CPU = known(0.75), known(0.1) }), []Cause{CPUContended}},
-		{"contended, did not get to run", set(func(w *Window) { w.Load[CPUContended], w.CPU = known(3), known(0) }), []Cause{CPUContended}},
+		{"contended, less than half of the time", set(func(w *Window) { contended(w); w.CPU = known(1.201 * w.CPU.Or(0)) }), nil},
+		{"contended, not felt", set(func(w *Window) { contended(w); w.DelayPerSlice = known(below(0.0005)) }), nil},
+		{"contended, felt in the lag alone", set(func(w *Window) { contended(w); w.DelayPerSlice, w.LagShare = number.Number{}, 0.01 }), []Cause{CPUContended}},
+		{"contended, hardly felt in the lag", set(func(w *Window) { contended(w); w.DelayPerSlice, w.LagShare = number.Number{}, below(0.01) }), nil},
+		{"contended beside idle CPUs", set(func(w *Window) { contended(w); w.Idle = known(0.5) }), nil},
+		{"contended beside CPUs that are idle for a part", set(func(w *Window) { contended(w); w.Idle = known(below(0.5)) }), []Cause{CPUContended}},
+		{"starved in an open loop", set(func(w *Window) {
+			contended(w)
+			w.CPU, w.MedianRunnable, w.DelayPerSlice, w.LagShare = known(1.79), 50, known(0.0002), 0.2
+		}), []Cause{CPUContended, CPUSaturated}},
+		{"a storm of its own", set(func(w *Window) {
+			contended(w)
+			w.CPU, w.MedianRunnable, w.DelayPerSlice, w.LagShare = known(0.6*3), 50, known(0.0002), 0.2
+		}), []Cause{CPUSaturated}},
+		{"page faults", set(func(w *Window) {
+			contended(w)
+			w.CPU, w.MedianRunnable, w.DelayPerSlice, w.LagShare = known(0.2*3), 50, known(0.0001), 0.3
+		}), []Cause{Unknown}},
+		{"contended, less than a quarter of the CPUs", set(func(w *Window) { contended(w); w.Load[CPUContended], w.CPU = known(below(0.75)), known(0.1) }), nil},
+		{"contended, a quarter of the CPUs", set(func(w *Window) { contended(w); w.Load[CPUContended], w.CPU = known(0.75), known(0.1) }), []Cause{CPUContended}},
+		{"contended, did not get to run", set(func(w *Window) { contended(w); w.Load[CPUContended], w.CPU = known(3), known(0) }), []Cause{CPUContended}},
 		{"contended, as much as the run queue", set(func(w *Window) {
-			w.Load[CPUContended], w.CPU, w.MedianRunnable = known(3), known(1), 12 // factor 4 each
+			contended(w)
+			w.Load[CPUContended], w.CPU, w.MedianRunnable = known(3), known(2), 6 // factor 2.5 each
 		}), []Cause{CPUContended, CPUSaturated}},
 		{"contended, less than the run queue", set(func(w *Window) {
-			w.Load[CPUContended], w.CPU, w.MedianRunnable = known(3), known(1), 13
+			contended(w)
+			w.Load[CPUContended], w.CPU, w.MedianRunnable = known(3), known(2), 7
 		}), []Cause{CPUSaturated}},
 		{"contended behind a short run queue", set(func(w *Window) {
-			w.Load[CPUContended], w.CPU, w.MedianRunnable = known(1.5), known(1.5), 5 // factor 2 against 2.25, which is no saturation
+			contended(w)
+			w.Load[CPUContended], w.CPU, w.MedianRunnable = known(1.9), known(1.9), 5 // factor 2 against 2.25, which is no saturation
 		}), nil},
 
 		{"saturated at", set(saturated), []Cause{CPUSaturated}},
@@ -159,6 +189,10 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 		}), []Cause{CPUSaturated}},
 		{"saturated, long mean of a short median", set(func(w *Window) { w.Load[CPUSaturated], w.CPU = known(1000), known(3) }), nil},
 		{"saturated, a herd of timers", set(func(w *Window) { w.MedianRunnable, w.CPU = 1000, known(0.2) }), nil},
+		{"saturated in bursts", set(func(w *Window) { w.MostlyRunnable, w.LagShare = known(6), 0.1 }), []Cause{CPUSaturated}},
+		{"saturated in short bursts", set(func(w *Window) { w.MostlyRunnable, w.LagShare = known(below(6)), 0.1 }), []Cause{Unknown}},
+		{"a herd that is gone at once", set(func(w *Window) { w.MostlyRunnable, w.LagShare = known(18), below(0.1) }), nil},
+		{"stopped, and then all at once", set(func(w *Window) { w.Load[CPUSaturated], w.MostlyRunnable, w.LagShare = known(6), known(0), 0.5 }), []Cause{Unknown}},
 		{"saturated while the run delay is unmeasured", set(func(w *Window) { saturated(w); w.Load[CPUContended] = number.Number{} }), []Cause{CPUSaturated}},
 
 		{"downstream at", set(downstream), []Cause{Downstream}},
@@ -167,6 +201,23 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 		{"downstream of half of the rollouts", set(func(w *Window) { downstream(w); w.Active = 16 }), []Cause{Downstream}},
 		{"downstream of less than half of the rollouts", set(func(w *Window) { downstream(w); w.Active = 16.1 }), nil},
 		{"downstream of other rollouts' work", set(func(w *Window) { downstream(w); w.Active, w.Load[BlockedThread] = 100, known(50) }), []Cause{BlockedThread}},
+
+		{"downstream of a driver with a small limit", set(func(w *Window) { downstream(w); w.Load[Downstream], w.Active = known(0.5), 1 }), []Cause{Downstream}},
+		{"downstream of a driver that hardly calls", set(func(w *Window) { downstream(w); w.Load[Downstream], w.Active = known(below(0.5)), 0.5 }), nil},
+
+		{"short writes of many rollouts", set(func(w *Window) { w.Load[OutputWrite], w.Active = known(2.1), 128 }), nil},
+		{"writes of half of the rollouts", set(func(w *Window) { w.Load[OutputWrite], w.Active = known(2), 4 }), []Cause{OutputWrite}},
+		{"writes under a lock", set(func(w *Window) { w.Load[OutputWrite], w.Load[Lock], w.Active = known(1), known(33), 64 }), []Cause{OutputWrite, Lock}},
+
+		{"admission at", set(admission), []Cause{Admission}},
+		{"admission, few", set(func(w *Window) { admission(w); w.Load[Admission] = known(below(1)) }), nil},
+		{"admission, quick", set(func(w *Window) { admission(w); w.AdmissionWait-- }), nil},
+
+		{"wait at", set(waiting), []Cause{Wait}},
+		{"wait, few", set(func(w *Window) { waiting(w); w.Load[Wait] = known(below(8)) }), nil},
+		{"wait, quick", set(func(w *Window) { waiting(w); w.RequestWait-- }), nil},
+		{"wait of less than half of what is owed", set(func(w *Window) { waiting(w); w.Owed = 16.1 }), nil},
+		{"wait, not looked for", set(func(w *Window) { waiting(w); w.Load[Wait] = number.Number{} }), nil},
 
 		{"unknown at", set(func(w *Window) { w.LagShare = 0.1 }), []Cause{Unknown}},
 		{"unknown below", set(func(w *Window) { w.LagShare = below(0.1) }), nil},
@@ -185,6 +236,7 @@ func TestCauseComesBeforeItsVictims(t *testing.T) {
 	victims := func(w *Window) {
 		saturated(w)
 		w.Load[Lock], w.Load[Admission], w.Load[BlockedThread] = known(50), known(30), known(20)
+		w.AdmissionWait = time.Second
 		w.LagShare = 0.7
 	}
 	for cause, load := range map[Cause]float64{CPUThrottled: 0.4, StopTheWorld: 2, GC: 2} {
@@ -221,16 +273,19 @@ func TestLongestQueueThatIsToldApartSaturatesAnyMachine(t *testing.T) {
 // Each threshold stands in the words that the documentation takes.
 func TestConditionsNameTheirThresholds(t *testing.T) {
 	numbers := map[Cause][]any{
-		CPUThrottled: {throttledAtLeast}, StopTheWorld: {stoppedAtLeast}, GC: {gcAtLeast},
-		CPUContended: {delayAtLeast}, CPUSaturated: {queueAtLeast, busyAtLeast, wantedAtLeast}, Lock: {lockAtLeast},
-		OutputWrite: {writeAtLeast}, Downstream: {outboundAtLeast, outboundWaitAtLeast.Milliseconds()},
-		Admission: {admissionAtLeast}, BlockedThread: {blockedAtLeast},
-		Descriptors: {shareAtLeast}, Memory: {shareAtLeast},
+		CPUThrottled: {throttledAtLeast}, StopTheWorld: {stoppedAtLeast}, GC: {gcAtLeast, gcLimitedAtLeast},
+		CPUContended: {delayAtLeast, idleAtLeast, delayShare, starvedBelow, sliceHurts.Seconds() * 1000, sliceStarves.Seconds() * 1000, lagHurts},
+		CPUSaturated: {queueAtLeast, busyAtLeast, wantedAtLeast, burstLag}, Lock: {lockAtLeast},
+		OutputWrite: {writeAtLeast, lockAtLeast, writeShare},
+		Downstream:  {outboundAtLeast, drivenAtLeast, outboundShare, waitAtLeast.Milliseconds()},
+		Admission:   {admissionAtLeast, waitAtLeast.Milliseconds()}, BlockedThread: {blockedAtLeast},
+		Wait: {requestsAtLeast, owedShare, waitAtLeast.Milliseconds()}, Descriptors: {shareAtLeast}, Memory: {shareAtLeast},
 	}
 	for cause := range All() {
 		require.NotEmpty(t, numbers[cause], cause)
+		words := strings.FieldsFunc(cause.Condition(), func(r rune) bool { return r != '.' && !unicode.IsDigit(r) && !unicode.IsLetter(r) })
 		for _, number := range numbers[cause] {
-			assert.Contains(t, strings.Fields(cause.Condition()), fmt.Sprint(number), cause)
+			assert.Contains(t, words, fmt.Sprint(number), cause)
 		}
 		assert.NotEmpty(t, cause.Advice())
 		assert.True(t, strings.HasSuffix(cause.Advice(), "."), "%s: the advice is a sentence", cause)
@@ -243,10 +298,12 @@ func TestConditionsNameTheirThresholds(t *testing.T) {
 func TestEvidenceHasTheNumbers(t *testing.T) {
 	w := loaded(map[Cause]float64{
 		CPUThrottled: 0.48, StopTheWorld: 1.84, GC: 1.1, CPUContended: 2.25, CPUSaturated: 130.44,
-		Lock: 37.2, OutputWrite: 3, Downstream: 32, Admission: 28, BlockedThread: 30.1,
+		Lock: 37.2, OutputWrite: 3, Downstream: 32, Admission: 28, BlockedThread: 30.1, Wait: 11.8,
 	}, func(w *Window) {
 		w.ThrottledPeriods, w.CPU, w.MedianRunnable, w.Steal = 77, known(0.75), 129, known(0.125)
 		w.OutboundWait, w.Active = 1234567*time.Microsecond, 40
+		w.AdmissionWait, w.DelayPerSlice = 580*time.Millisecond, known(0.0031)
+		w.Owed, w.RequestWait, w.WaitsOutside = 12, 1300*time.Millisecond, true
 		w.Descriptors, w.DescriptorLimit = known(950), known(1000)
 		w.Memory = MemoryUse{HeapLive: 480 << 20, GoUsed: 490 << 20, GoLimit: 512 << 20}
 	})
@@ -254,13 +311,14 @@ func TestEvidenceHasTheNumbers(t *testing.T) {
 		CPUThrottled:  "the CPU quota stopped the process for 0.48 s per second, in 77 of its periods; it may use 3 CPUs",
 		StopTheWorld:  "pauses that are not the collector's took 46 % of the time",
 		GC:            "the collector used 1.1 of 4 processors; 480 MiB of heap live under a GOMEMLIMIT of 512 MiB",
-		CPUContended:  "2.25 threads were ready without a processor while 0.75 ran, on 3 CPUs with GOMAXPROCS 4; the hypervisor took 12 %",
+		CPUContended:  "2.25 threads were ready without a processor while 0.75 ran, on 3 CPUs with GOMAXPROCS 4; each waited 3.10 ms a time; the hypervisor took 12 %",
 		CPUSaturated:  "130.4 goroutines were ready without a processor (median 129) for 4 processors; the process used 0.75 CPUs",
 		Lock:          "37.2 goroutines waited for a mutex",
 		OutputWrite:   "3.0 output writes were under way",
 		Downstream:    "32.0 outbound requests waited for their response headers, 1.235s each; 40.0 rollouts were active",
-		Admission:     "28.0 rollouts waited for admission while 40.0 were active",
+		Admission:     "28.0 rollouts waited for admission, 580ms each; 32.0 of 40 active wait outbound",
 		BlockedThread: "30.1 goroutines were in system calls or C code",
+		Wait:          "11.8 of 12.0 requests in flight wait in this process, and take 1.3s each; most of them for another server",
 		Descriptors:   "950 of 1000 file descriptors are open",
 		Memory:        "490 MiB of a GOMEMLIMIT of 512 MiB are live or not heap",
 	}
@@ -269,9 +327,13 @@ func TestEvidenceHasTheNumbers(t *testing.T) {
 	}
 
 	w.GCLimited, w.Memory.GoLimit, w.Steal, w.Active, w.CPUs = true, 0, number.Number{}, 0, 0.25
+	w.DelayPerSlice, w.MedianRunnable, w.LagShare, w.WorstLag = number.Number{}, 0, 0.2, 420*time.Millisecond
 	assert.Equal(t, "the collector used 1.1 of 4 processors, and its CPU limiter was on; 480 MiB of heap live", gcEvidence(w))
 	assert.Equal(t, "2.25 threads were ready without a processor while 0.75 ran, on 0.25 CPUs with GOMAXPROCS 4", rows[CPUContended].evidence(w))
 	assert.Equal(t, "32.0 outbound requests waited for their response headers, 1.235s each", rows[Downstream].evidence(w))
+	assert.Equal(t, "130.4 goroutines were ready without a processor (median 0) for 4 processors; the process used 0.75 CPUs; they came in bursts, and goroutines woke up to 420ms late", rows[CPUSaturated].evidence(w))
+	w.Memory.GroupUsed, w.Memory.GroupLimit, w.Memory.GroupHigh, w.MemoryStalled = 60<<20, 40<<20, true, known(0.588)
+	assert.Equal(t, "60 MiB of the cgroup's memory.high of 40 MiB are in use, past which the kernel puts the process to sleep; all of it waited for memory for 0.59 s per second", rows[Memory].evidence(w))
 }
 
 func TestBytesReadAsAPersonWritesThem(t *testing.T) {
@@ -283,49 +345,12 @@ func TestBytesReadAsAPersonWritesThem(t *testing.T) {
 	}
 }
 
-func TestVerdictChangesWhenTwoWindowsAgree(t *testing.T) {
-	const a, b, none, unknown = GC, CPUSaturated, None, Unknown
-	type windows = [][]Cause
-	for _, test := range []struct {
-		name     string
-		held     windows
-		verdicts []Cause
-	}{
-		{"none from the first", windows{{}, {}}, []Cause{none, none}},
-		{"one window", windows{{a}, {}, {}}, []Cause{none, none, none}},
-		{"two windows", windows{{a}, {a}, {a}}, []Cause{none, a, a}},
-		{"from the very first", windows{{a}, {a}}, []Cause{none, a}},
-		{"back to none after two", windows{{a}, {a}, {}, {}}, []Cause{none, a, a, none}},
-		{"a gap of one window", windows{{a}, {a}, {}, {a}, {}, {a}}, []Cause{none, a, a, a, a, a}},
-		{"every other window", windows{{a}, {}, {a}, {}, {a}}, []Cause{none, none, none, none, none}},
-		{"one cause after the other", windows{{a}, {a}, {b}, {b}}, []Cause{none, a, a, b}},
-		{"causes that take turns agree in none", windows{{a}, {b}, {a}, {b}}, []Cause{none, none, none, none}},
-		{"causes that take turns keep the verdict", windows{{a}, {a}, {b}, {a}, {b}}, []Cause{none, a, a, a, a}},
-		{"one that held behind another", windows{{a, b}, {b}}, []Cause{none, b}},
-		{"one that comes in front", windows{{b}, {b}, {a, b}, {a, b}}, []Cause{none, b, b, a}},
-		{"one in front now and then", windows{{b}, {a, b}, {b}, {a, b}, {b}}, []Cause{none, none, b, b, b}},
-		{"one that stays behind is no verdict", windows{{a, b}, {a, b}}, []Cause{none, a}},
-		{"unknown is a verdict like any other", windows{{unknown}, {unknown}, {a}, {unknown}, {}, {}}, []Cause{none, unknown, unknown, unknown, unknown, none}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var j Judge
-			before := none
-			for i, held := range test.held {
-				changed := j.agree(SetOf(held...))
-				assert.Equal(t, test.verdicts[i], j.verdict, "after window %d", i+1)
-				assert.Equal(t, j.verdict != before, changed, "after window %d", i+1)
-				before = j.verdict
-			}
-		})
-	}
-}
-
 func TestHoldingKeepsTheOrderOfTheRules(t *testing.T) {
 	w := quietWindow()
 	for _, test := range slices.Backward(heldAlone()) {
 		test.hold(w)
 	}
-	w.MedianRunnable, w.LagShare = 100, 1
+	w.MedianRunnable, w.LagShare, w.CPU = 100, 1, known(0.75*w.CPUs)
 	others := slices.DeleteFunc(slices.Collect(All()), func(c Cause) bool { return c == CPUContended })
 	assert.Equal(t, others, w.Holding().List(), "the run queue slows more than the run delay")
 }
@@ -355,41 +380,4 @@ func TestEveryCauseHasARow(t *testing.T) {
 		assert.NotNil(t, rows[cause].holds, cause)
 	}
 	assert.LessOrEqual(t, NumCauses, 32, "a Set has a bit for each")
-}
-
-func TestStallAsLongAsAWindowNeedsNoSecondOne(t *testing.T) {
-	const every = 10 * time.Second
-	late := loaded(nil, func(w *Window) { w.LagShare, w.WorstLag = 0.5, every-1 })
-	var j Judge
-	assert.Equal(t, None, j.Next(late, every).Verdict)
-	j = Judge{}
-	late.WorstLag = every
-	outcome := j.Next(late, every)
-	assert.Equal(t, Unknown, outcome.Verdict)
-	assert.True(t, outcome.Changed)
-	assert.Contains(t, outcome.Sentence(), "woke up to 10s late")
-}
-
-func TestSentenceKeepsTheNumbersOfTheWindowInWhichTheVerdictHeld(t *testing.T) {
-	var j Judge
-	at := func(load float64) *Outcome { return j.Next(loaded(map[Cause]float64{Lock: load}), time.Minute) }
-	at(10)
-	assert.Contains(t, at(20).Sentence(), "lock: 20.0 goroutines waited for a mutex. ")
-	still := at(0)
-	assert.Equal(t, Lock, still.Verdict)
-	assert.Contains(t, still.Sentence(), "lock: 20.0 goroutines")
-	assert.Equal(t, "none: nothing waits beyond its normal bounds", at(0).Sentence())
-}
-
-func TestFindingsAreOrderedByLoadAndSharesComeLast(t *testing.T) {
-	w := loaded(map[Cause]float64{Memory: 1.5, Descriptors: 0.01, Lock: 0.5, GC: 0.25, CPUSaturated: 130})
-	w.Load[OutputWrite] = number.Number{}
-	var order []Cause
-	for _, f := range w.Findings() {
-		order = append(order, f.Cause)
-		assert.Equal(t, w.Load[f.Cause], known(f.Load))
-		assert.NotEmpty(t, f.Evidence)
-	}
-	assert.Equal(t, []Cause{CPUSaturated, Lock, GC, CPUThrottled, StopTheWorld, CPUContended, Downstream, Admission, BlockedThread, Descriptors, Memory}, order)
-	assert.Equal(t, []Cause{OutputWrite}, w.Unmeasured())
 }

@@ -23,6 +23,12 @@ type Sample struct {
 	Waiting  int64 // rollouts that wait for the limit
 	Writing  int64 // output writes
 
+	// Of these, what waits by design, and is no load.
+	ExpectedRequests int64 // that wait for events
+	Streams          int64 // whose response has begun to flow, or that are hijacked, without the expected ones
+	ExpectedOutbound int64 // that wait for events
+	Pooled           int64 // outbound requests that wait for a connection of this process's own pool
+
 	Driving bool // the process drives rollouts: without it their numbers mean nothing
 
 	// Totals of the process's life; what a second saw is their growth.
@@ -65,10 +71,17 @@ type Reading struct {
 	Stopped   number.Number // pauses that are not the collector's
 	Locked    number.Number // mutex waits that ended
 
+	Timeslices       number.Number // how often a thread was given a processor
 	ThrottledPeriods int64
-	// ThrottlingFailed says that Throttled could not be read although there may be
-	// a quota: then nobody knows what of the run delay is the quota's.
-	ThrottlingFailed bool
+
+	// ThrottlingUnseen says that there may have been a quota, since the reading
+	// before, that could not be seen: Throttled is true as far as it goes, and
+	// nobody knows what of the run delay is the quota's.
+	ThrottlingUnseen bool
+
+	// Idle is the share of their time that the CPUs of the affinity mask had
+	// nothing to run, since the reading before.
+	Idle number.Number
 
 	// Totals, in ticks of all processors.
 	Steal   number.Number // taken by the hypervisor
@@ -80,11 +93,23 @@ type Reading struct {
 	HeapGoal    float64 // bytes
 	HeapObjects float64 // bytes on the heap now
 
-	OutboundEnded int64         // outbound requests that have their response headers
-	Written       time.Duration // the parts of recorded output writes that lie in the window
+	OutboundEnded  int64         // outbound requests that have their response headers, without the expected ones
+	RequestsEnded  int64         // requests served, without the expected ones
+	AdmissionEnded int64         // waits for the limit that ended, one way or the other
+	Written        time.Duration // the parts of recorded output writes that lie in the window
 
 	Descriptors, DescriptorLimit number.Number
 	Memory                       MemoryUse
+
+	// Children are the child processes that live. They are asked for where
+	// [Series.AsksForChildren] says so, and not known otherwise.
+	Children number.Number
+
+	// What snapshots of the goroutines have found in the window; not known where
+	// none was taken.
+	MutexWaiters    number.Number // goroutines that wait for a mutex, on average
+	RequestsWaiting number.Number // requests that wait in this process for what no other cause covers, on average
+	WaitsOutside    bool          // most of these wait for another server, a database for one
 }
 
 // mayBeCollecting reports whether a collection may be under way. The runtime does

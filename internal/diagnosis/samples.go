@@ -8,11 +8,11 @@ import (
 
 // Samples add up the samples of one window.
 type Samples struct {
-	count                              float64
-	runnable, notInGo                  mean
-	queue                              queueLengths
-	waiting, outbound, writing, active int64
-	lagExcess, worstLag                time.Duration
+	count                                      float64
+	runnable, notInGo                          mean
+	queue                                      queueLengths
+	waiting, outbound, writing, active, served int64
+	lagExcess, worstLag                        time.Duration
 }
 
 // Add counts one sample. It allocates nothing.
@@ -26,7 +26,8 @@ func (s *Samples) Add(sample *Sample) {
 	s.waiting += sample.Waiting
 	s.writing += sample.Writing
 	s.active += sample.Active
-	s.outbound += sample.Outbound
+	s.outbound += max(0, sample.Outbound-sample.ExpectedOutbound-sample.Pooled)
+	s.served += max(0, sample.Requests-sample.ExpectedRequests-sample.Streams)
 	s.lagExcess += max(0, sample.Lag-lagAllowance)
 	s.worstLag = max(s.worstLag, sample.Lag)
 }
@@ -35,16 +36,20 @@ func (s *Samples) Add(sample *Sample) {
 func (s *Samples) mean(sum int64) number.Number { return number.Mean(float64(sum), s.count) }
 
 // mean is that of the samples which knew the number: others do not dilute it.
-type mean struct{ sum, known float64 }
+type mean struct{ sum, known, largest float64 }
 
 func (m *mean) add(n number.Number) {
 	if v, ok := n.Get(); ok {
 		m.sum += v
 		m.known++
+		m.largest = max(m.largest, v)
 	}
 }
 
 func (m *mean) number() number.Number { return number.Mean(m.sum, m.known) }
+
+// withoutLargest is the mean of all samples but the largest one.
+func (m *mean) withoutLargest() number.Number { return number.Mean(m.sum-m.largest, m.known-1) }
 
 // queueLengths counts run queues by their length, for the median. Samples at
 // the wrong moment make the mean a poor witness: the median is robust to them.

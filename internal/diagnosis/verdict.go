@@ -3,7 +3,9 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,9 @@ type Outcome struct {
 	Verdict Cause
 	Changed bool // from the verdict of the window before
 
+	// Also are the other causes whose rule held: victims, or a second cause.
+	Also Set
+
 	shown *Window // the latest window in which the verdict held, for its sentence
 }
 
@@ -37,7 +42,11 @@ func (j *Judge) Next(w *Window, every time.Duration) *Outcome {
 	if changed || j.shown == nil || held.Has(j.verdict) {
 		j.shown = w
 	}
-	return &Outcome{Window: w, Verdict: j.verdict, Changed: changed, shown: j.shown}
+	outcome := &Outcome{Window: w, Verdict: j.verdict, Changed: changed, shown: j.shown}
+	if j.verdict != None {
+		outcome.Also = j.shown.Holding().Without(j.verdict)
+	}
+	return outcome
 }
 
 // agree takes what held in one window, and reports whether the verdict changed.
@@ -52,14 +61,39 @@ func (j *Judge) agree(held Set) (changed bool) {
 	return true
 }
 
-// Sentence says the verdict with its numbers, and what to do about it.
-func (o *Outcome) Sentence() string {
+// Level is that of the log line about the verdict. Evidence is captured from Warn
+// on: what is information has no other evidence than its sentence.
+func (o *Outcome) Level() slog.Level {
+	if o.Verdict == Wait && o.shown.WaitsOutside {
+		return slog.LevelInfo // it is another server's doing, as Downstream is
+	}
+	return o.Verdict.Level()
+}
+
+// Sentence says the verdict with its numbers and where it is in the code, which
+// may be empty, what to do about it, and what else holds: cause and victim cannot
+// always be told apart from inside.
+func (o *Outcome) Sentence(where string) string {
 	r := &rows[o.Verdict]
 	sentence := r.name + ": " + r.evidence(o.shown)
+	if where != "" {
+		sentence += "; " + where
+	}
 	if r.advice != "" {
 		sentence += ". " + r.advice
 	}
-	return sentence
+	if o.Also == 0 {
+		return sentence
+	}
+	var others []string
+	for _, c := range o.Also.List() {
+		if rows[c].share {
+			others = append(others, fmt.Sprintf("%s %.0f %%", rows[c].name, 100*o.shown.load(c)))
+		} else {
+			others = append(others, fmt.Sprintf("%s %.1f", rows[c].name, o.shown.load(c)))
+		}
+	}
+	return strings.TrimSuffix(sentence, ".") + "; also: " + strings.Join(others, ", ")
 }
 
 // Finding is what one cause did in a window.
@@ -88,10 +122,12 @@ func (w *Window) Findings() []Finding {
 }
 
 // Unmeasured returns the causes that could not be measured in the window, in the
-// order of the rules.
+// order of the rules. One that nobody looked for, because what was counted acquits
+// it, is not among them.
 func (w *Window) Unmeasured() (causes []Cause) {
 	for c := range All() {
-		if !w.Load[c].IsKnown() {
+		spared := rows[c].spared
+		if !w.Load[c].IsKnown() && (spared == nil || !spared(w)) {
 			causes = append(causes, c)
 		}
 	}

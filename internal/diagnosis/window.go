@@ -19,17 +19,29 @@ type Window struct {
 	CPU        number.Number // CPU time of the process, in seconds per second
 	Steal      number.Number // share of the machine's time that the hypervisor took
 
+	DelayPerSlice  number.Number // seconds that a thread waited each time before it got a processor
+	Idle           number.Number // share of their time that the CPUs of the affinity mask had nothing to run
 	MedianRunnable float64
-	LagShare       float64 // the sum of max(0, lag - lagAllowance) over the length
+	MostlyRunnable number.Number // the mean run queue, without its longest sample
+	LagShare       float64       // the sum of max(0, lag - lagAllowance) over the length
 	WorstLag       time.Duration
 
 	ThrottledPeriods int64
 	GCLimited        bool // the collector's CPU limiter was on
-	OutboundWait     time.Duration
-	Active           float64 // rollouts, on average
+
+	// Mean waits, by Little's law: what waits over what ended. Where nothing has
+	// ended, the window is the least that it can be.
+	OutboundWait  time.Duration
+	AdmissionWait time.Duration
+	RequestWait   time.Duration
+
+	Active       float64 // rollouts, on average
+	Owed         float64 // requests in flight that somebody waits for: no streams, no expected waits
+	WaitsOutside bool    // most requests that wait, wait for another server
 
 	Descriptors, DescriptorLimit number.Number
 	Memory                       MemoryUse
+	MemoryStalled                number.Number // seconds per second for which memory.high or the like stopped all threads
 }
 
 // span is what a load is computed from: two readings, the samples between them,
@@ -56,16 +68,24 @@ func NewWindow(began, ended time.Time, before, after *Reading, samples *Samples)
 		CPUs:             after.CPUs,
 		CPU:              s.cpu(),
 		Steal:            s.steal(),
+		DelayPerSlice:    s.delayPerSlice(),
+		Idle:             after.Idle,
 		MedianRunnable:   samples.queue.median(samples.runnable.known),
+		MostlyRunnable:   samples.runnable.withoutLargest(),
 		LagShare:         samples.lagExcess.Seconds() / length.Seconds(),
 		WorstLag:         samples.worstLag,
 		ThrottledPeriods: max(0, after.ThrottledPeriods-before.ThrottledPeriods),
 		GCLimited:        after.LimitedAt > before.LimitedAt,
-		OutboundWait:     s.outboundWait(),
+		OutboundWait:     s.meanWait(samples.outbound, before.OutboundEnded, after.OutboundEnded),
+		AdmissionWait:    s.meanWait(samples.waiting, before.AdmissionEnded, after.AdmissionEnded),
+		RequestWait:      s.meanWait(samples.served, before.RequestsEnded, after.RequestsEnded),
 		Active:           samples.mean(samples.active).Or(0),
+		Owed:             samples.mean(samples.served).Or(0),
+		WaitsOutside:     after.WaitsOutside,
 		Descriptors:      after.Descriptors,
 		DescriptorLimit:  after.DescriptorLimit,
 		Memory:           after.Memory,
+		MemoryStalled:    s.perSecond(func(r *Reading) number.Number { return r.Memory.Stalled }),
 	}
 	for c := range All() {
 		w.Load[c] = rows[c].load(s)
@@ -93,9 +113,6 @@ func (w *Window) smoothCollector(before number.Number, finished int64, collectin
 	w.Load[GC] = number.Known(min(load, w.Processors))
 }
 
-// gcGoesOn is the load of P from which on a collection may last for a window.
-const gcGoesOn = 0.2
-
 // Series makes one window after the other. Its zero value has none open.
 type Series struct {
 	began     time.Time
@@ -114,6 +131,12 @@ func (s *Series) Begin(at time.Time, reading Reading) {
 func (s *Series) Add(sample *Sample) time.Duration {
 	s.samples.Add(sample)
 	return sample.At.Sub(s.began)
+}
+
+// AsksForChildren reports whether it is worth its cost to count the child
+// processes at the end of the open window: only a load that could be a verdict is.
+func (s *Series) AsksForChildren() bool {
+	return s.samples.notInGo.number().Or(0) >= blockedAtLeast
 }
 
 // End returns the window that ends at a moment with a reading, and opens the
