@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"sync/atomic"
 	"time"
+
+	"github.com/gym-observer/observer/internal/monotonic"
 )
 
 // Limiter is a limit on concurrent work. *semaphore.Weighted of
@@ -65,15 +67,15 @@ func (a *MeteredAdmission) TryAcquire(n int64) bool {
 	if a == nil {
 		return unlimited{}.TryAcquire(n)
 	}
-	observed := n >= 0 && running.Load() != nil
+	observed := n >= 0 && totals.observing.Load()
 	if observed {
-		driverTotals.drive()
+		totals.driver.drive()
 	}
 	if !a.wrapped().TryAcquire(n) {
 		return false
 	}
 	if observed {
-		driverTotals.recordAdmission(context.Background(), 0)
+		totals.driver.recordAdmission(context.Background(), 0)
 		a.hold()
 	}
 	return true
@@ -105,7 +107,7 @@ func (a *MeteredAdmission) Admit(ctx context.Context) (release func(), err error
 	// The rollout is counted here and not in held: whether it was observed is
 	// known exactly when it ends, whatever starts or stops in between.
 	if observed {
-		driverTotals.active.Add(1)
+		totals.driver.active.Add(1)
 	}
 	var released atomic.Bool
 	return func() {
@@ -113,7 +115,7 @@ func (a *MeteredAdmission) Admit(ctx context.Context) (release func(), err error
 			return
 		}
 		if observed {
-			driverTotals.active.Add(-1)
+			totals.driver.active.Add(-1)
 		}
 		a.wrapped().Release(1)
 	}, nil
@@ -140,19 +142,19 @@ func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, er
 	if a == nil {
 		return false, unlimited{}.Acquire(ctx, n)
 	}
-	if n < 0 || running.Load() == nil {
+	if n < 0 || !totals.observing.Load() {
 		return false, a.wrapped().Acquire(ctx, n)
 	}
-	driverTotals.drive()
-	driverTotals.waiting.begin()
-	defer driverTotals.waiting.end() // also where the limit panics
-	began := sinceBase()
+	totals.driver.drive()
+	totals.driver.waiting.Begin()
+	defer totals.driver.waiting.End() // also where the limit panics
+	began := monotonic.Now()
 	err = a.wrapped().Acquire(ctx, n)
 	switch {
 	case err == nil:
-		driverTotals.recordAdmission(ctx, sinceBase()-began)
+		totals.driver.recordAdmission(ctx, monotonic.Now()-began)
 	case ctx.Err() != nil:
-		driverTotals.abandoned.Add(1)
+		totals.driver.abandoned.Add(1)
 	}
 	return true, err
 }
@@ -168,7 +170,7 @@ func (a *MeteredAdmission) wrapped() Limiter {
 // hold counts one rollout as active until letGo. The gauge goes up first and
 // down last, so that it is never below what is held, and never negative.
 func (a *MeteredAdmission) hold() {
-	driverTotals.active.Add(1)
+	totals.driver.active.Add(1)
 	a.held.Add(1)
 }
 
@@ -180,7 +182,7 @@ func (a *MeteredAdmission) letGo() {
 			return
 		}
 		if a.held.CompareAndSwap(held, held-1) {
-			driverTotals.active.Add(-1)
+			totals.driver.active.Add(-1)
 			return
 		}
 	}
@@ -188,8 +190,8 @@ func (a *MeteredAdmission) letGo() {
 
 // recordAdmission records the wait of one admitted rollout.
 func (m *DriverMetrics) recordAdmission(ctx context.Context, waited time.Duration) {
-	if p, to := m.recorded(); to != nil {
-		p.recordings.duration(ctx, &to.admission, waited, nil)
+	if to := m.recorded(); to != nil {
+		to.duration(ctx, &to.admission, waited)
 	}
 }
 

@@ -131,7 +131,7 @@ type capture struct {
 
 	busy      atomic.Bool
 	adjusting atomic.Bool
-	last      atomic.Int64 // when the last capture began, on the clock of sinceBase; 0 before the first
+	last      atomic.Int64 // when the last capture began, on the monotonic clock; 0 before the first
 	writing   sync.WaitGroup
 }
 
@@ -170,7 +170,7 @@ func (c *capture) begin(reason string, diagnosis Diagnosis, files ...evidence.Fi
 	if c == nil {
 		return
 	}
-	now := sinceBase()
+	now := monotonic.Now()
 	last := time.Duration(c.last.Load())
 	if last != 0 && now-last < c.cooldown || !c.busy.CompareAndSwap(false, true) {
 		return

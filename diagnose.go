@@ -6,11 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
 )
@@ -64,7 +60,7 @@ type Finding struct {
 type Work struct {
 	Kind string        // "request" or "rollout"
 	Name string        // the route of a request, where it is known; never its path
-	Age  time.Duration // of a request to within a second; one that began while the process was stopped or starved counts from the end of that
+	Age  time.Duration // of a request it is too small by up to one sample interval; never too great
 }
 
 // Site is one place in the code.
@@ -86,30 +82,8 @@ type Peer struct {
 	InFlight int           // outbound requests to it in flight at the end of the window
 }
 
-// Diagnose returns what slows this process down, over the last complete window.
-// It is zero while nothing observes, and has only a Summary until the first
-// window is complete. It may be called from any goroutine, as often as wanted:
-// it measures nothing, it reads what the sampler has measured.
-func Diagnose() Diagnosis {
-	if p := running.Load(); p != nil {
-		return p.current()
-	}
-	return Diagnosis{}
-}
-
-// slowTime is how long each cause was the verdict, in nanoseconds.
-var slowTime [diagnosis.NumCauses]atomic.Int64
-
-// causeOptions are the attribute set of each cause. None has no series.
-var causeOptions = func() (all [diagnosis.NumCauses][]metric.ObserveOption) {
-	for cause := diagnosis.None + 1; int(cause) < diagnosis.NumCauses; cause++ {
-		all[cause] = []metric.ObserveOption{attributesOf(attribute.String(CauseAttribute, cause.Name()))}
-	}
-	return all
-}()
-
 // diagnosisOf puts the outcome of a window into words.
-func diagnosisOf(o *diagnosis.Outcome, now time.Time, oldest []Work) Diagnosis {
+func diagnosisOf(o *diagnosis.Outcome, now time.Time, oldest oldest) Diagnosis {
 	w := o.Window
 	result := Diagnosis{
 		At:         w.At,
@@ -117,10 +91,10 @@ func diagnosisOf(o *diagnosis.Outcome, now time.Time, oldest []Work) Diagnosis {
 		Verdict:    causeOf(o.Verdict),
 		Summary:    o.Sentence(),
 		Unmeasured: causesOf(w.Unmeasured()),
-		Oldest:     oldest,
+		Oldest:     oldest.work,
 	}
-	if o.Verdict == diagnosis.None && len(oldest) > 0 && oldest[0].Age >= oldAge {
-		result.Summary += fmt.Sprintf("; the oldest work in flight is %s, for %v", oldest[0].describe(), oldest[0].Age.Round(time.Second))
+	if w := oldest.unexpected; o.Verdict == diagnosis.None && w != nil && w.Age >= oldAge {
+		result.Summary += fmt.Sprintf("; the oldest work in flight is %s, for %v", w.describe(), w.Age.Round(time.Second))
 	}
 	if age := now.Sub(w.At); age > 2*w.Length {
 		result.Summary = fmt.Sprintf("as of %v ago: %s", age.Round(time.Second), result.Summary)

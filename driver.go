@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/cpu"
-)
 
-// driverTotals outlives every Start and Stop, as requestTotals does.
-var driverTotals DriverMetrics
+	"github.com/gym-observer/observer/internal/count"
+	"github.com/gym-observer/observer/internal/inflight"
+	"github.com/gym-observer/observer/internal/monotonic"
+)
 
 // DriverMetrics counts the rollouts of a rollout driver and records their
 // durations and sizes. Its methods are safe for concurrent use; on a nil pointer
@@ -21,9 +22,9 @@ var driverTotals DriverMetrics
 // before, too; durations and sizes recorded before are dropped.
 type DriverMetrics struct {
 	// The admissions of a busy driver write these from every core.
-	resident inFlight
-	waiting  inFlight // for a limit
-	writing  inFlight // writes that BeginOutputWrite began
+	resident count.InFlight
+	waiting  count.InFlight // for a limit
+	writing  count.InFlight // writes that BeginOutputWrite began
 	_        cpu.CacheLinePad
 	active   atomic.Int64
 	_        cpu.CacheLinePad
@@ -36,16 +37,11 @@ type DriverMetrics struct {
 	// lies in the window that the diagnosis has open since windowOpened.
 	written      atomic.Int64
 	windowOpened atomic.Int64
-}
 
-// Driver returns the rollout counters of the process, or nil while nothing
-// observes it. It costs one atomic load; a pointer kept from before a Stop still
-// counts, but records no durations and sizes.
-func Driver() *DriverMetrics {
-	if running.Load() == nil {
-		return nil
-	}
-	return &driverTotals
+	listed inflight.Table // the rollouts that are resident
+
+	// recorder is where durations and sizes go, between a Start and the last Stop.
+	recorder atomic.Pointer[recorder]
 }
 
 // Offer counts n rollouts as handed to dispatch. A negative n is not counted.
@@ -64,18 +60,20 @@ func (m *DriverMetrics) CountResident(rollout func() error) error {
 	if m == nil {
 		return rollout()
 	}
-	number := m.resident.begin()
-	defer m.resident.end()
-	listed := inFlightWork.begin(sinceBase(), number, nil, nil)
-	defer inFlightWork.end(listed)
+	number := m.resident.Begin()
+	defer m.resident.End()
+	listed := m.listed.New()
+	listed.Began() // rollouts are few and long, and can afford to look at the clock
+	m.listed.List(listed, number)
+	defer m.listed.End(listed)
 	return rollout()
 }
 
 // RecordMaterialize records how long it took to materialize one input, exported
 // in milliseconds. A negative duration is not recorded.
 func (m *DriverMetrics) RecordMaterialize(ctx context.Context, took time.Duration) {
-	if p, to := m.recorded(); to != nil {
-		p.recordings.duration(ctx, &to.materialize, took, nil)
+	if to := m.recorded(); to != nil {
+		to.duration(ctx, &to.materialize, took)
 	}
 }
 
@@ -86,21 +84,21 @@ func (m *DriverMetrics) RecordOutputWrite(ctx context.Context, took time.Duratio
 	if m == nil {
 		return
 	}
-	inWindow := sinceBase() - time.Duration(m.windowOpened.Load())
+	inWindow := monotonic.Between(time.Duration(m.windowOpened.Load()), monotonic.Now())
 	m.written.Add(int64(max(0, min(took, inWindow))))
 	m.recordOutputWrite(ctx, took, bytes)
 }
 
 func (m *DriverMetrics) recordOutputWrite(ctx context.Context, took time.Duration, bytes int64) {
-	if p, to := m.recorded(); to != nil {
-		p.recordings.duration(ctx, &to.writeDuration, took, nil)
-		p.recordings.count(ctx, &to.writeBytes, bytes, nil)
+	if to := m.recorded(); to != nil {
+		to.duration(ctx, &to.writeDuration, took)
+		to.count(ctx, &to.writeBytes, bytes)
 	}
 }
 
 // openWindow tells which part of a write lies in the window.
 func (m *DriverMetrics) openWindow(at time.Time) {
-	m.windowOpened.Store(int64(at.Sub(clockBase)))
+	m.windowOpened.Store(int64(monotonic.At(at)))
 }
 
 // BeginOutputWrite begins the measurement of one output write. The end function
@@ -110,13 +108,13 @@ func (m *DriverMetrics) BeginOutputWrite(ctx context.Context) (end func(bytes in
 	if m == nil {
 		return func(int64) {}
 	}
-	m.writing.begin()
-	began := sinceBase()
+	m.writing.Begin()
+	began := monotonic.Now()
 	var ended atomic.Bool
 	return func(bytes int64) {
 		if ended.CompareAndSwap(false, true) {
-			m.writing.end()
-			m.recordOutputWrite(ctx, sinceBase()-began, bytes)
+			m.writing.End()
+			m.recordOutputWrite(ctx, monotonic.Now()-began, bytes)
 		}
 	}
 }
@@ -129,11 +127,11 @@ type RolloutSize struct {
 // RecordRollout records the size of one completed rollout. A negative count in
 // it is not recorded.
 func (m *DriverMetrics) RecordRollout(ctx context.Context, size RolloutSize) {
-	if p, to := m.recorded(); to != nil {
-		p.recordings.count(ctx, &to.inputItems, int64(size.InputItems), nil)
-		p.recordings.count(ctx, &to.outputItems, int64(size.OutputItems), nil)
-		p.recordings.count(ctx, &to.turns, int64(size.Turns), nil)
-		p.recordings.count(ctx, &to.toolCalls, int64(size.ToolCalls), nil)
+	if to := m.recorded(); to != nil {
+		to.count(ctx, &to.inputItems, int64(size.InputItems))
+		to.count(ctx, &to.outputItems, int64(size.OutputItems))
+		to.count(ctx, &to.turns, int64(size.Turns))
+		to.count(ctx, &to.toolCalls, int64(size.ToolCalls))
 	}
 }
 
@@ -155,7 +153,7 @@ func (m *DriverMetrics) Counts() DriverCounts {
 	}
 	return DriverCounts{
 		Offered:   m.offered.Load(),
-		Resident:  m.resident.now(),
+		Resident:  m.resident.Now(),
 		Active:    m.active.Load(),
 		Abandoned: m.abandoned.Load(),
 	}
@@ -169,14 +167,10 @@ func (m *DriverMetrics) drive() {
 	}
 }
 
-// recorded returns the running observer and its instruments, which are nil where
-// nothing is to be recorded.
-func (m *DriverMetrics) recorded() (*process, *instruments) {
+// recorded returns where to record, nil where nothing is to be recorded.
+func (m *DriverMetrics) recorded() *recorder {
 	if m == nil || !m.driving.Load() {
-		return nil, nil
+		return nil
 	}
-	if p := running.Load(); p != nil {
-		return p, p.instruments.Load()
-	}
-	return nil, nil
+	return m.recorder.Load()
 }

@@ -279,8 +279,12 @@ func TestH56HowACopyIsCutUp(t *testing.T) {
 		"600": {600}, "600 and 400": {600, 400}, "small ones": {1, 2, 3, 500, 10, 5}, "many": {4096, 1, 40_000, 300},
 	}
 	conns := map[string]func(*wire) func(*net.TCPConn) net.Conn{
-		"TCP":    func(w *wire) func(*net.TCPConn) net.Conn { return func(c *net.TCPConn) net.Conn { return wiredConn{c, w} } },
-		"stream": func(w *wire) func(*net.TCPConn) net.Conn { return func(c *net.TCPConn) net.Conn { return wiredStream{c, w} } },
+		"TCP": func(w *wire) func(*net.TCPConn) net.Conn {
+			return func(c *net.TCPConn) net.Conn { return wiredConn{c, w} }
+		},
+		"stream": func(w *wire) func(*net.TCPConn) net.Conn {
+			return func(c *net.TCPConn) net.Conn { return wiredStream{c, w} }
+		},
 	}
 	observe(t)
 	middleware := func(h http.Handler) http.Handler { return observer.Middleware(h) }

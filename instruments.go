@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/catalogue"
+	"github.com/gym-observer/observer/internal/ring"
 )
 
 // What is made from the catalogue: the table in the README and the dashboards.
@@ -82,171 +83,179 @@ const (
 // scopeName is the instrumentation scope of every instrument.
 const scopeName = "github.com/gym-observer/observer"
 
-// source is where the values of a signal come from. Exactly one of the three is
-// set: a histogram records them as they happen, an observable reads them when the
-// exporter's goroutine collects.
-type source struct {
-	float   func(*instruments) *floatHistogram
-	integer func(*instruments) *intHistogram
-	observe func(*collection, point) error
-}
-
-// sources has the source of every signal in the catalogue. A new signal is its
-// name above, one row in the catalogue, one source here, and one test.
-var sources = map[string]source{
-	EventLoopLagInstrument:       {float: func(i *instruments) *floatHistogram { return &i.lag }},
-	EventLoopTasksInstrument:     {observe: (*collection).tasks},
-	EventLoopRunQueueInstrument:  {integer: func(i *instruments) *intHistogram { return &i.runQueue }},
-	GCPauseInstrument:            {float: func(i *instruments) *floatHistogram { return &i.gcPause }},
-	GCCollectionsInstrument:      {observe: (*collection).collections},
-	GCCollectedInstrument:        {observe: (*collection).collected},
-	GCUncollectableInstrument:    {observe: (*collection).uncollectable},
-	GCCountInstrument:            {observe: (*collection).allocatedSinceCollection},
-	ProcessCPUTimeInstrument:     {observe: (*collection).cpuTime},
-	ProcessMemoryUsageInstrument: {observe: (*collection).memoryUsage},
-	ProcessThreadCountInstrument: {observe: (*collection).threadCount},
-	ProcessOpenFDsInstrument:     {observe: (*collection).openDescriptors},
-	ProcessUnixFDsInstrument:     {observe: (*collection).unixDescriptors},
-	RequestsInFlightInstrument: {observe: func(c *collection, to point) error {
-		to.observe(requestTotals.servedNow())
-		return nil
-	}},
-	RequestsUnhandledExceptionsInstrument: {observe: func(c *collection, to point) error {
-		to.observe(requestTotals.exceptions.Load())
-		return nil
-	}},
-	ResponsesInstrument:         {observe: (*collection).responses},
-	RequestsCancelledInstrument: {observe: (*collection).cancellations},
-	OutboundInFlightInstrument: {observe: func(c *collection, to point) error {
-		to.observe(requestTotals.outbound.now())
-		return nil
-	}},
-	DriverOfferedInstrument: {observe: func(c *collection, to point) error {
-		return c.driver(to, driverTotals.offered.Load())
-	}},
-	DriverResidentInstrument: {observe: func(c *collection, to point) error {
-		return c.driver(to, driverTotals.resident.now())
-	}},
-	DriverActiveInstrument: {observe: func(c *collection, to point) error {
-		return c.driver(to, driverTotals.active.Load())
-	}},
-	DriverAdmissionInstrument: {float: func(i *instruments) *floatHistogram { return &i.admission }},
-	DriverAbandonedInstrument: {observe: func(c *collection, to point) error {
-		return c.driver(to, driverTotals.abandoned.Load())
-	}},
-	DriverWriteDurationInstrument: {float: func(i *instruments) *floatHistogram { return &i.writeDuration }},
-	DriverWriteBytesInstrument:    {integer: func(i *instruments) *intHistogram { return &i.writeBytes }},
-	DriverMaterializeInstrument:   {float: func(i *instruments) *floatHistogram { return &i.materialize }},
-	RolloutInputItemsInstrument:   {integer: func(i *instruments) *intHistogram { return &i.inputItems }},
-	RolloutOutputItemsInstrument:  {integer: func(i *instruments) *intHistogram { return &i.outputItems }},
-	RolloutTurnsInstrument:        {integer: func(i *instruments) *intHistogram { return &i.turns }},
-	RolloutToolCallsInstrument:    {integer: func(i *instruments) *intHistogram { return &i.toolCalls }},
-	LoadInstrument:                {observe: (*collection).load},
-	SlowTimeInstrument:            {observe: (*collection).slowTime},
-	RequestsOldestAgeInstrument: {observe: func(c *collection, to point) error {
-		return c.oldestAge(to, requestWork)
-	}},
-	RolloutsOldestAgeInstrument: {observe: func(c *collection, to point) error {
-		return c.oldestAge(to, rolloutWork)
-	}},
-	CPUThrottledTimeInstrument: {observe: func(c *collection, to point) error {
-		to.repeat(&lastThrottled)
-		return nil
-	}},
-	CPURunDelayInstrument: {observe: func(c *collection, to point) error {
-		to.repeat(&lastRunDelay)
-		return nil
-	}},
-}
-
-// instruments are the catalogue's rows as one meter made them. A row that the
-// meter refused records nothing.
-type instruments struct {
+// histograms are the rows of the catalogue that are recorded as values happen, as
+// one meter made them. A row that the meter refused records nothing.
+type histograms struct {
 	lag, gcPause                          floatHistogram
 	admission, writeDuration, materialize floatHistogram
 	runQueue, writeBytes                  intHistogram
 	inputItems, outputItems               intHistogram
 	turns, toolCalls                      intHistogram
-
-	observables []observable
 }
 
-// observable is one signal that is read, with its instrument, which one of the
-// last two fields holds.
-type observable struct {
-	name       string
-	fractional bool
-	observe    func(*collection, point) error
-
-	integer metric.Int64Observable
-	float   metric.Float64Observable
+// histogram is one of them: one of the two is set.
+type histogram struct {
+	float   *floatHistogram
+	integer *intHistogram
 }
 
-func (o *observable) instrument() metric.Observable {
-	if o.float != nil {
-		return o.float
+// of returns the place of the histogram with a name, neither where it is none.
+func (h *histograms) of(name string) histogram {
+	switch name {
+	case EventLoopLagInstrument:
+		return histogram{float: &h.lag}
+	case EventLoopRunQueueInstrument:
+		return histogram{integer: &h.runQueue}
+	case GCPauseInstrument:
+		return histogram{float: &h.gcPause}
+	case DriverAdmissionInstrument:
+		return histogram{float: &h.admission}
+	case DriverWriteDurationInstrument:
+		return histogram{float: &h.writeDuration}
+	case DriverWriteBytesInstrument:
+		return histogram{integer: &h.writeBytes}
+	case DriverMaterializeInstrument:
+		return histogram{float: &h.materialize}
+	case RolloutInputItemsInstrument:
+		return histogram{integer: &h.inputItems}
+	case RolloutOutputItemsInstrument:
+		return histogram{integer: &h.outputItems}
+	case RolloutTurnsInstrument:
+		return histogram{integer: &h.turns}
+	case RolloutToolCallsInstrument:
+		return histogram{integer: &h.toolCalls}
 	}
-	return o.integer
+	return histogram{}
 }
 
-// newInstruments makes the instruments of the catalogue that the runtime can
-// fill. It goes on past a row that fails, and returns those failures joined.
-func newInstruments(meter metric.Meter, failures *failures) (*instruments, error) {
-	made := new(instruments)
+// newHistograms makes the histograms of the catalogue. It goes on past one that
+// fails, and returns those failures joined.
+func newHistograms(meter metric.Meter, failures *failures) (*histograms, error) {
+	made := new(histograms)
 	made.admission.recorded = new(recordedTotals)
 	var failed []error
-	for _, signal := range catalogue.Signals {
-		if err := made.add(signal, meter, failures); err != nil {
-			failed = append(failed, fmt.Errorf("making %s: %w", signal.Name, err))
+	for _, s := range catalogue.Signals {
+		if s.Kind != catalogue.Histogram {
+			continue
+		}
+		if err := made.of(s.Name).make(s, meter, failures); err != nil {
+			failed = append(failed, fmt.Errorf("making %s: %w", s.Name, err))
 		}
 	}
 	return made, errors.Join(failed...)
 }
 
-func (i *instruments) add(s catalogue.Signal, meter metric.Meter, failures *failures) error {
-	from := sources[s.Name]
+// make has the meter make the histogram of a row of the catalogue.
+func (h histogram) make(s catalogue.Signal, meter metric.Meter, failures *failures) (err error) {
 	description, unit := metric.WithDescription(s.Description), metric.WithUnit(s.Unit)
-	switch {
-	case from.float != nil:
-		h, err := meter.Float64Histogram(s.Name, description, unit, metric.WithExplicitBucketBoundaries(s.Boundaries...))
-		made := from.float(i)
-		made.to, made.name, made.failures = h, s.Name, failures
-		return err
-	case from.integer != nil:
-		h, err := meter.Int64Histogram(s.Name, description, unit, metric.WithExplicitBucketBoundaries(s.Boundaries...))
-		*from.integer(i) = intHistogram{h, s.Name, failures}
+	boundaries := metric.WithExplicitBucketBoundaries(s.Boundaries...)
+	if h.float != nil {
+		h.float.name, h.float.failures = s.Name, failures
+		h.float.to, err = meter.Float64Histogram(s.Name, description, unit, boundaries)
 		return err
 	}
-	made := observable{name: s.Name, fractional: s.Fractional, observe: from.observe}
-	var err error
-	switch {
-	case s.Kind == catalogue.Counter && s.Fractional:
-		made.float, err = meter.Float64ObservableCounter(s.Name, description, unit)
-	case s.Kind == catalogue.Counter:
-		made.integer, err = meter.Int64ObservableCounter(s.Name, description, unit)
-	case s.Kind == catalogue.UpDownCounter:
-		made.integer, err = meter.Int64ObservableUpDownCounter(s.Name, description, unit)
-	case s.Kind == catalogue.Gauge && s.Fractional:
-		made.float, err = meter.Float64ObservableGauge(s.Name, description, unit)
-	case s.Kind == catalogue.Gauge:
-		made.integer, err = meter.Int64ObservableGauge(s.Name, description, unit)
-	}
-	if err == nil {
-		i.observables = append(i.observables, made)
-	}
+	h.integer.name, h.integer.failures = s.Name, failures
+	h.integer.to, err = meter.Int64Histogram(s.Name, description, unit, boundaries)
 	return err
 }
 
 // enabled reports whether a recording would go anywhere: the API's no-op and a
 // global provider that nobody has set say no, as does an SDK without a reader.
-func (i *instruments) enabled() bool {
-	for _, from := range sources {
-		switch {
-		case from.float != nil && from.float(i).enabled(), from.integer != nil && from.integer(i).enabled():
+func (h *histograms) enabled() bool {
+	for _, s := range catalogue.Signals {
+		switch one := h.of(s.Name); {
+		case one.float != nil && one.float.enabled(), one.integer != nil && one.integer.enabled():
 			return true
 		}
 	}
 	return false
+}
+
+// recorder is where durations, sizes and counts go: over a ring to the histograms
+// of one provider.
+type recorder struct {
+	histograms
+	ring *ring.Ring[recording] // of what rollouts record
+
+	// sampled is that of the samplers: with one ring for both, a busy driver would
+	// leave them no room, and to wait for it would show as the process's lag.
+	sampled *ring.Ring[recording]
+}
+
+// newRecorder returns one whose rings pass values on until stop.
+func newRecorder(to *histograms) *recorder {
+	return &recorder{
+		histograms: *to,
+		ring:       ring.New(recording.record),
+		sampled:    ring.New(recording.record),
+	}
+}
+
+// errStuck is why samples are not recorded.
+var errStuck = errors.New("the provider has not taken the last 1,024")
+
+// passOn returns when everything that was recorded before has reached the
+// provider, or says that it has not within patience.
+func (r *recorder) passOn(patience time.Duration) (all bool) {
+	return r.sampled.PassOn(patience) && r.ring.PassOn(patience)
+}
+
+// stop ends the passing on, and returns when it has ended, or at a deadline.
+func (r *recorder) stop(deadline time.Time) {
+	first, second := r.ring.Stop(), r.sampled.Stop()
+	_ = await(first, deadline) && await(second, deadline)
+}
+
+// admitted returns how many admissions were recorded, and their waits in all.
+func (r *recorder) admitted() (admissions int64, waited time.Duration) {
+	recorded := r.admission.recorded
+	return recorded.count.Load(), time.Duration(recorded.sum.Load()) // millionths of a millisecond
+}
+
+// recording is one value for one of two histograms.
+type recording struct {
+	ctx     context.Context
+	float   *floatHistogram
+	integer *intHistogram
+	bits    uint64                 // of the float, or the integer
+	options *[]metric.RecordOption // nil for none; a pointer, or the slice would be copied with each value
+}
+
+// recordingOf is a value on its way to a histogram.
+func recordingOf(to *floatHistogram, value float64, options *[]metric.RecordOption) recording {
+	return recording{ctx: context.Background(), float: to, bits: math.Float64bits(value), options: options}
+}
+
+// countOf is a count on its way to a histogram.
+func countOf(to *intHistogram, n int64, options *[]metric.RecordOption) recording {
+	return recording{ctx: context.Background(), integer: to, bits: uint64(n), options: options}
+}
+
+// duration records a rollout's duration that is not negative, in milliseconds.
+func (r *recorder) duration(ctx context.Context, to *floatHistogram, took time.Duration) {
+	if took >= 0 {
+		r.ring.Put(recording{ctx: ctx, float: to, bits: math.Float64bits(milliseconds(took))})
+	}
+}
+
+// count records a rollout's count that is not negative.
+func (r *recorder) count(ctx context.Context, to *intHistogram, n int64) {
+	if n >= 0 {
+		r.ring.Put(recording{ctx: ctx, integer: to, bits: uint64(n)})
+	}
+}
+
+// record hands the value to the histogram's provider.
+func (v recording) record() {
+	var options []metric.RecordOption
+	if v.options != nil {
+		options = *v.options
+	}
+	if v.float != nil {
+		v.float.record(v.ctx, math.Float64frombits(v.bits), options...)
+	} else {
+		v.integer.record(v.ctx, int64(v.bits), options...)
+	}
 }
 
 // floatHistogram records finite values into one histogram. The zero value

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/gym-observer/observer/internal/inflight"
 	"github.com/gym-observer/observer/internal/response"
 )
 
@@ -118,9 +119,12 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // returned.
 func (m *middleware) serve(next http.Handler, w http.ResponseWriter, r *http.Request, counts *RequestMetrics) (returned bool) {
 	writer, observed := response.Wrap(w, r)
-	listed := inFlightWork.begin(coarseNow(), counts.served.begin(), m, r)
-	if listed.expected {
-		counts.expected.begin()
+	number := counts.served.Begin()
+	listed := counts.listed.New()
+	m.describe(r, &listed.Request)
+	counts.listed.List(listed, number)
+	if listed.Expected {
+		counts.expectedServed.Begin()
 		observed.CountNoStream() // it is left out of what waits once, not twice
 	}
 	ended := false
@@ -144,11 +148,11 @@ func (m *middleware) serve(next http.Handler, w http.ResponseWriter, r *http.Req
 			status, late = http.StatusOK, true // net/http is about to write it
 		}
 		started := status != 0 && !(left && late) // nobody receives a head that was written afterwards
-		cancelled := left && !(started && observed.Complete(listed.method))
+		cancelled := left && !(started && observed.Complete(listed.Method))
 		ended = true
 		observed.End()
 		if cancelled {
-			counts.endCancelled(listed, r, status, started)
+			counts.endCancelled(m, listed, r, status, started)
 		} else {
 			counts.endServed(listed, status, started)
 		}
@@ -163,22 +167,14 @@ func (m *middleware) serve(next http.Handler, w http.ResponseWriter, r *http.Req
 	return true
 }
 
-// request is one that is served, as the middleware received it. A handler may
-// change what it was given, also while somebody asks for the route of a request
-// in flight: hence the copies.
-type request struct {
-	router                      *middleware
-	method, host, path, rawPath string
-	expected                    bool // to wait: see WithExpectedWait
-}
-
-// received notes what will be asked of r.
-func (q *request) received(router *middleware, r *http.Request) {
-	q.router, q.method, q.host = router, r.Method, r.Host
+// describe notes what will be asked of r. A handler may change what it was given,
+// also while somebody asks for the route of a request in flight: hence the copies.
+func (m *middleware) describe(r *http.Request, as *inflight.Request) {
+	as.Router, as.Method, as.Host = m, r.Method, r.Host
 	if r.URL != nil {
-		q.path, q.rawPath = r.URL.Path, r.URL.RawPath
+		as.Path, as.RawPath = r.URL.Path, r.URL.RawPath
 	}
-	q.expected = router.expected != nil && router.expects(r)
+	as.Expected = m.expected != nil && m.expects(r)
 }
 
 // expects asks the application whether a request waits by design, on a goroutine
@@ -197,48 +193,48 @@ func (m *middleware) expects(r *http.Request) (expected bool) {
 }
 
 // endServed ends a request, with a response of a status or without one.
-func (m *RequestMetrics) endServed(listed *work, status int, responded bool) {
+func (m *RequestMetrics) endServed(listed *inflight.Work, status int, responded bool) {
 	m.endListed(listed)
-	if !responded || !m.countStatus(&m.answered, status) {
-		m.served.end()
+	if !responded || !m.responses.CountEnding(status) {
+		m.served.End()
 	}
 }
 
-func (m *RequestMetrics) endListed(listed *work) {
-	if listed.expected {
-		m.expected.end()
+func (m *RequestMetrics) endListed(listed *inflight.Work) {
+	if listed.Expected {
+		m.expectedServed.End()
 	}
-	inFlightWork.end(listed)
+	m.listed.End(listed)
 }
 
 // endCancelled ends a request whose client left before its response was complete.
 // The application's function for the route comes when all else is counted: it may
 // hang, and call Goexit.
-func (m *RequestMetrics) endCancelled(listed *work, r *http.Request, status int, responded bool) {
-	asked := listed.request
+func (m *RequestMetrics) endCancelled(by *middleware, listed *inflight.Work, r *http.Request, status int, responded bool) {
+	asked := listed.Request
 	m.endListed(listed)
-	defer m.served.end() // the last of all: it is in flight until then
+	defer m.served.End() // the last of all: it is in flight until then
 	if responded {
 		m.CountResponse(status)
 	}
-	m.CountCancellation(asked.route(func() string {
-		if asked.router.route != nil {
-			return asked.router.route(r)
+	m.CountCancellation(routeOf(&asked, func() string {
+		if by.route != nil {
+			return by.route(r)
 		}
 		return r.Pattern
 	}), responded)
 }
 
-// name returns the route of a request in flight, or nothing. The pattern in the
+// NameOf returns the route of a request in flight, or nothing. The pattern in the
 // request is the handler's to write while it runs, so the router is asked with a
 // made-up request.
-func (q *request) name() string {
-	route := q.route(func() string {
-		r := &http.Request{Method: q.method, Host: q.host, URL: &url.URL{Path: q.path, RawPath: q.rawPath}, Header: make(http.Header)}
-		if q.router.route != nil {
-			return q.router.route(r)
+func (m *middleware) NameOf(asked *inflight.Request) string {
+	route := routeOf(asked, func() string {
+		r := &http.Request{Method: asked.Method, Host: asked.Host, URL: &url.URL{Path: asked.Path, RawPath: asked.RawPath}, Header: make(http.Header)}
+		if m.route != nil {
+			return m.route(r)
 		}
-		next := q.router.next
+		next := m.next
 		if next == nil {
 			next = http.DefaultServeMux
 		}
@@ -254,6 +250,23 @@ func (q *request) name() string {
 	return route
 }
 
+// routeOf returns the path of the pattern that find gives for a request, if it is
+// one.
+func routeOf(asked *inflight.Request, find func() string) (route string) {
+	defer func() {
+		if recover() != nil {
+			route = UnmatchedRoute
+		}
+	}()
+	pattern := find()
+	if asked.Method == http.MethodConnect && pattern == redirectOf(asked.Path) {
+		// To a CONNECT without the slash at its end a ServeMux answers with a
+		// redirect, and calls the path that it redirects to the pattern.
+		return UnmatchedRoute
+	}
+	return pathOf(pattern)
+}
+
 // redirectOf is where a ServeMux redirects a CONNECT to.
 func redirectOf(name string) string {
 	clean := path.Clean("/" + name)
@@ -263,18 +276,14 @@ func redirectOf(name string) string {
 	return clean + "/"
 }
 
-// route returns the path of the pattern that find gives, if it is one.
-func (q *request) route(find func() string) (route string) {
-	defer func() {
-		if recover() != nil {
-			route = UnmatchedRoute
-		}
-	}()
-	pattern := find()
-	if q.method == http.MethodConnect && pattern == redirectOf(q.path) {
-		// To a CONNECT without the slash at its end a ServeMux answers with a
-		// redirect, and calls the path that it redirects to the pattern.
-		return UnmatchedRoute
+// pathOf returns the path part of a ServeMux pattern, "[METHOD ][HOST]/[PATH]",
+// without the method and the host, which would multiply the routes.
+func pathOf(pattern string) string {
+	if method, rest, found := strings.Cut(pattern, " "); found && !strings.Contains(method, "/") {
+		pattern = strings.TrimLeft(rest, " \t")
 	}
-	return routeOf(pattern)
+	if i := strings.IndexByte(pattern, '/'); i >= 0 {
+		return pattern[i:]
+	}
+	return UnmatchedRoute
 }

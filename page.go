@@ -91,7 +91,7 @@ func pageSnapshot() (s page.Snapshot) {
 		Window:  d.Window,
 		Verdict: string(d.Verdict),
 		Summary: d.Summary,
-		History: p.history.History,
+		History: p.sampler.history.History,
 	}
 	for _, f := range d.Findings {
 		s.Findings = append(s.Findings, page.Finding{Cause: string(f.Cause), Load: page.Number(f.Load), Evidence: f.Evidence, Advice: f.Advice})
@@ -102,8 +102,8 @@ func pageSnapshot() (s page.Snapshot) {
 	for _, w := range d.Oldest {
 		s.Oldest = append(s.Oldest, page.Work{Kind: w.Kind, Name: w.Name, Age: w.Age})
 	}
-	if p.capture != nil {
-		s.Captures = p.capture.directory
+	if p.sampler.capture != nil {
+		s.Captures = p.sampler.capture.directory
 	}
 	return s
 }
@@ -141,7 +141,7 @@ func processName() string {
 type history struct {
 	*page.History // of its own: within what has pointers the collector would look at all of it
 
-	process   processSource
+	process   reading.Process
 	admission func() (admissions int64, waited time.Duration) // what was recorded
 	failures  *failures
 
@@ -167,8 +167,8 @@ type totals struct {
 // on the sampler was held up: what happened in it is known in sum only.
 const holdUp = 2 * time.Second
 
-func historyOf(p *process) *history {
-	return &history{History: new(page.History), process: p.source, admission: p.admitted, failures: p.failures}
+func historyOf(s *session) *history {
+	return &history{History: new(page.History), process: s.process, admission: s.sampler.admitted, failures: s.failures}
 }
 
 // begin opens the first second. What was counted before is not shown.
@@ -232,7 +232,7 @@ func (h *history) close(now time.Time) {
 	for class, n := range after.responses {
 		second.Responses[class] = n - before.responses[class]
 	}
-	second.Driving = driverTotals.driving.Load()
+	second.Driving = totals.driver.driving.Load()
 	if second.Driving {
 		second.Resident, second.Active, second.Waiting = mean(h.sums.resident), mean(h.sums.active), mean(h.sums.waiting)
 		second.Offered = after.offered - before.offered
@@ -245,7 +245,7 @@ func (h *history) close(now time.Time) {
 
 // read returns the totals. None of them ever goes down.
 func (h *history) read() totals {
-	t := totals{offered: driverTotals.offered.Load()}
+	t := totals{offered: totals.driver.offered.Load()}
 	for _, seen := range requestTotals.seen.all() {
 		t.responses[responseClass(seen.status)] += requestTotals.responded(seen.status)
 	}
@@ -283,8 +283,8 @@ func (h *history) addWindow(w *diagnosis.Window, verdict diagnosis.Cause) {
 	}
 	defer h.mu.Unlock()
 	defer h.failures.survive("history") // a source's; the verdict goes on
-	memory, memoryErr := h.process.residentMemory()
-	threads, threadsErr := h.process.threads()
+	memory, memoryErr := h.process.ResidentMemory()
+	threads, threadsErr := h.process.Threads()
 	row := page.Window{
 		At:          page.InstantOf(w.At),
 		Length:      w.Length,

@@ -3,9 +3,7 @@ package observer
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"reflect"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -52,46 +50,17 @@ func (c *config) callOpen(ctx context.Context, loopName string) (provider metric
 // one that nobody has set, the API's no-op, and an SDK without a reader would
 // not. It asks all histograms, since a View may drop some.
 func enabled(provider metric.MeterProvider) bool {
-	answer := make(chan bool, 1)
-	go func() {
-		on := false
-		defer func() { answer <- on }()
-		defer catch(new(error)) // a provider that panics is not one to use
-		made, _ := newInstruments(provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion())), nil)
-		on = made.enabled()
-	}()
-	timeout := time.NewTimer(setUpPatience)
-	defer timeout.Stop()
-	select {
-	case on := <-answer:
-		return on
-	case <-timeout.C:
-		return true // only one that is collecting makes its callers wait
-	}
+	on, err, _ := within(setUpPatience, func() (bool, error) {
+		made, _ := newHistograms(provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion())), nil)
+		return made.enabled(), nil
+	})
+	// Only one that is collecting makes its callers wait. One that panics is none to
+	// use.
+	return on || err == errSlow
 }
 
 // sameProvider reports whether two providers are one. Comparable types are not
 // enough: == panics where an interface inside holds a value that is not.
 func sameProvider(a, b metric.MeterProvider) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
-
-// noteIgnored notes what was given to a later handle and comes from the first.
-func (c *config) noteIgnored(p *process) {
-	var ignored []string
-	if c.open != nil || c.provider != nil && !sameProvider(c.provider, p.provider) {
-		ignored = append(ignored, "provider")
-	}
-	if c.windowGiven && c.window != p.loads.every {
-		ignored = append(ignored, "window")
-	}
-	if c.capture != nil {
-		ignored = append(ignored, "capture")
-	}
-	if c.loggerGiven && c.settings.Logger != p.failures.logger {
-		ignored = append(ignored, "logger of the process")
-	}
-	if len(ignored) > 0 {
-		c.note(slog.LevelInfo, "observer: already running, these options of a later handle are ignored", slog.Any("options", ignored))
-	}
 }

@@ -30,8 +30,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if counts == nil {
 		return base.RoundTrip(r)
 	}
-	counts.outbound.begin()
-	defer counts.outbound.end() // also when base panics
+	counts.outbound.Begin()
+	defer counts.outbound.End() // also when base panics
 	return base.RoundTrip(r)
 }
 

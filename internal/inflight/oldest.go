@@ -12,11 +12,11 @@ type Aged struct {
 	Age time.Duration
 }
 
-// Oldest returns the n units of work that have been in flight longest, the oldest
-// first.
-func (t *Table) Oldest(n int) (oldest []Aged) {
+// Oldest returns the n units of work that have been in flight longest, of those
+// that are of a kind, the oldest first.
+func (t *Table) Oldest(n int, of func(*Request) bool) (oldest []Aged) {
 	t.each(func(w *Work, age time.Duration) {
-		if len(oldest) == n && age <= oldest[n-1].Age {
+		if len(oldest) == n && age <= oldest[n-1].Age || !of(&w.Request) {
 			return
 		}
 		i, _ := slices.BinarySearchFunc(oldest, age, func(a Aged, age time.Duration) int { return cmp.Compare(age, a.Age) })

@@ -36,8 +36,9 @@ func (r *Pauses) Begin() {
 	}
 }
 
-// Poll calls record with each pause since the last poll, in seconds.
-func (r *Pauses) Poll(record func(seconds float64)) error {
+// Poll calls record with each pause since the last poll, in seconds, until that
+// returns false: that pause and the rest are left to the next poll.
+func (r *Pauses) Poll(record func(seconds float64) bool) error {
 	if !r.mu.TryLock() {
 		return nil
 	}
@@ -64,7 +65,7 @@ func (r *Pauses) read() (*metrics.Float64Histogram, error) {
 // newPauses calls record, at most limit times, with a value for each count in h
 // that is not in seen, and returns what is seen now. A bucket whose count fell,
 // or all of them where their number changed, begin anew and record nothing.
-func newPauses(h *metrics.Float64Histogram, seen []uint64, limit int, record func(seconds float64)) []uint64 {
+func newPauses(h *metrics.Float64Histogram, seen []uint64, limit int, record func(seconds float64) bool) []uint64 {
 	if len(seen) != len(h.Counts) {
 		return append(seen[:0], h.Counts...)
 	}
@@ -75,7 +76,9 @@ func newPauses(h *metrics.Float64Histogram, seen []uint64, limit int, record fun
 		}
 		value := bucketValue(h.Buckets[i], h.Buckets[i+1])
 		for ; seen[i] < count && limit > 0; limit-- {
-			record(value)
+			if !record(value) {
+				return seen
+			}
 			seen[i]++
 		}
 	}

@@ -63,6 +63,14 @@ func New[T any](pass func(T)) *Ring[T] {
 
 // Put takes one value, and passes it on itself where the ring is full.
 func (r *Ring[T]) Put(value T) {
+	if !r.TryPut(value) {
+		r.pass(value)
+	}
+}
+
+// TryPut takes one value, and reports whether there was room for it. It is for
+// those who must not wait for a provider that hangs.
+func (r *Ring[T]) TryPut(value T) bool {
 	for {
 		position := r.tail.Load()
 		index := position % Size
@@ -75,11 +83,10 @@ func (r *Ring[T]) Put(value T) {
 				if (position+1)%(Size/2) == 0 {
 					r.wakeUp()
 				}
-				return
+				return true
 			}
 		case turn < position: // not read since the last time round
-			r.pass(value)
-			return
+			return false
 		}
 	}
 }

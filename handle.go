@@ -1,0 +1,121 @@
+package observer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// handle is one claim on the process-wide state.
+type handle struct {
+	ctx      context.Context
+	settings Settings
+	refused  error // why it never observed; the fields below are then unset
+
+	session  *session
+	loop     *loop // nil for Acquire
+	unwatch  func() bool
+	deadline atomic.Pointer[time.Time] // of the first release; nil before it
+	left     chan struct{}             // closed when it has left the process
+}
+
+// acquire makes a handle, with a sampler unless loopName is nil.
+func acquire(ctx context.Context, loopName *string, options []Option) *handle {
+	c := resolve(options)
+	h := &handle{ctx: contextOrBackground(ctx), settings: c.settings, left: make(chan struct{})}
+	h.refused = h.join(c, loopName)
+	switch {
+	case errors.Is(h.refused, ErrOff):
+		c.note(slog.LevelInfo, "observer is off. To turn it on, pass observer.WithMeterProvider, or export.FromEnv() with NEMO_GYM_OTEL_ENABLED=true or OTEL_EXPORTER_OTLP_ENDPOINT set, or install a provider with otel.SetMeterProvider before Start",
+			slog.Any("reason", h.refused))
+	case h.refused != nil:
+		c.note(slog.LevelWarn, "observer does not observe", slog.Any("error", h.refused))
+	default:
+		watching := make(chan struct{})
+		h.unwatch = context.AfterFunc(h.ctx, func() {
+			<-watching // the line above has ended
+			h.release()
+		})
+		close(watching)
+	}
+	c.say()
+	return h
+}
+
+// join claims the process-wide state, setting it up if this is the first claim.
+func (h *handle) join(c *config, loopName *string) (err error) {
+	if h.ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrStopped, context.Cause(h.ctx))
+	}
+	if err := c.switchedOff(); err != nil {
+		return err
+	}
+	name := ""
+	if loopName != nil {
+		name = *loopName
+	}
+	h.session, err = enter(c, func() (*session, error) { return setUp(h.ctx, name, c) }, func(s *session) {
+		if loopName != nil {
+			h.loop = newLoop(name, c.settings, &s.sampler, &s.loops)
+			h.loop.start(s.loops.add(h.loop))
+		}
+	})
+	return err
+}
+
+// status returns what Err documents.
+func (h *handle) status() error {
+	switch {
+	case h == nil: // in the zero Observer
+		return ErrOff
+	case h.refused != nil:
+		return h.refused
+	case h.deadline.Load() != nil || h.ctx.Err() != nil:
+		return ErrStopped
+	}
+	return nil
+}
+
+// release gives the claim up, once, and waits until that is done.
+func (h *handle) release() {
+	if h == nil || h.refused != nil {
+		return
+	}
+	deadline := time.Now().Add(stopPatience)
+	if h.deadline.CompareAndSwap(nil, &deadline) {
+		h.unwatch()
+		go h.leave()
+	}
+	await(h.left, *h.deadline.Load())
+	s := h.session
+	if !s.ended.Load() {
+		return // others hold on to it
+	}
+	// The handle that left last, and flushes, may be another: its time counts, so
+	// that a late call neither cuts its export short nor returns before it.
+	if s.deadline.Before(deadline) {
+		deadline = s.deadline
+	}
+	if !await(s.closed, deadline) && deadline.Equal(s.deadline) {
+		// The provider is stuck. Should it come round and collect once more, that would
+		// show what happened after this Stop: it is given nothing.
+		s.collector.silent.Store(true)
+	}
+}
+
+// leave gives the claim up. The last one closes the process-wide state.
+func (h *handle) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
+	defer cancel()
+	if h.loop != nil {
+		h.loop.stop(loopPatience)
+	}
+	last := h.session.drop(h.loop, *h.deadline.Load())
+	close(h.left)
+	if last {
+		h.session.close(ctx)
+	}
+}

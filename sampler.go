@@ -1,0 +1,156 @@
+package observer
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/monotonic"
+	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/response"
+)
+
+const (
+	// recordingPatience is how long what was recorded waits where nobody collects.
+	recordingPatience = 10 * time.Second
+
+	// seenOften is the longest interval of samples at which work in flight may get
+	// its time from them.
+	seenOften = time.Second
+)
+
+// sampler is what is sampled once for the process, whichever loop's turn it is. It
+// reads one sample a tick and hands it to all who want it: the window, the page's
+// history and the capture.
+type sampler struct {
+	failures *failures
+	recorder atomic.Pointer[recorder] // nil until there is a provider's
+
+	gc        gcRecorder
+	windows   windows
+	judge     diagnosis.Judge // belongs to whoever samples
+	diagnosed atomic.Pointer[diagnosis.Outcome]
+	history   *history // what the page shows
+	capture   *capture // nil where there is none
+}
+
+// begin opens the first window.
+func (s *sampler) begin(now time.Time, interval time.Duration) {
+	defer s.failures.survive("diagnosis")
+	s.diagnosed.Store(nil)
+	s.judge = diagnosis.Judge{}
+	s.windows.begin(now)
+	s.history.begin(now)
+}
+
+// take takes one sample.
+func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, interval time.Duration) {
+	sample := sampleOf(now, lag, queues)
+	seeWork(interval <= seenOften)
+	if to := s.recorder.Load(); to != nil {
+		sample.Pauses = s.pollCollector(to)
+		s.passOn(to, sample.Driving)
+		sample.Admissions, sample.Waited = to.admitted()
+	}
+	s.history.add(&sample, interval)
+	if w := s.windows.add(&sample); w != nil {
+		s.publish(w)
+		s.capture.watch()
+	}
+	if s.capture != nil && lag > s.capture.lag {
+		s.capture.begin("lag", s.current())
+	}
+}
+
+// takeLast takes what has happened since the last sample, when there will be no
+// other.
+func (s *sampler) takeLast() {
+	if to := s.recorder.Load(); to != nil {
+		s.pollCollector(to)
+	}
+}
+
+func (s *sampler) pollCollector(to *recorder) diagnosis.Pauses {
+	pauses, err := s.gc.poll(to)
+	s.failures.report(GCPauseInstrument, err)
+	return pauses
+}
+
+// passOn sees to it that what was recorded reaches the provider in time. The page
+// shows admissions as they come.
+func (s *sampler) passOn(to *recorder, driving bool) {
+	now := monotonic.Now()
+	to.sampled.Hasten(now, recordingPatience)
+	if driving {
+		to.ring.Hasten(now, 0)
+	} else {
+		to.ring.Hasten(now, recordingPatience)
+	}
+}
+
+// sampleOf reads, beside what the loop has measured, what is in flight in this
+// process.
+func sampleOf(at time.Time, lag time.Duration, queues reading.Queues) diagnosis.Sample {
+	requests, driver := &totals.requests, &totals.driver
+	sample := diagnosis.Sample{
+		At: at, Lag: lag,
+		Runnable: queues.Runnable, NotInGo: queues.NotInGo,
+
+		Requests: requests.inFlight(),
+		Outbound: requests.outbound.Now(),
+		Resident: driver.resident.Now(),
+		Active:   driver.active.Load(),
+		Waiting:  driver.waiting.Now(),
+		Writing:  driver.writing.Now(),
+
+		ExpectedRequests: requests.expectedServed.Now(),
+		ExpectedOutbound: requests.expectedOutbound.Now(),
+		Streams:          response.Streaming(),
+
+		Driving: driver.driving.Load(),
+		Offered: driver.offered.Load(),
+	}
+	for status, n := range requests.responses.All() {
+		sample.Responses[min(status/100, diagnosis.ResponseClasses)-1] += n
+	}
+	return sample
+}
+
+// seeWork gives requests that have begun since the last sample their time, and
+// says whether that will be done often.
+func seeWork(often bool) {
+	requests := &totals.requests
+	requests.listed.SeenOften(often)
+	if often && requests.inFlight() > 0 {
+		requests.listed.See()
+	}
+}
+
+// publish takes the verdict of a window, counts its time, and says when it
+// changed.
+func (s *sampler) publish(w *diagnosis.Window) {
+	outcome := s.judge.Next(w, s.windows.every)
+	verdict := outcome.Verdict
+	s.diagnosed.Store(outcome)
+	totals.slowTime[verdict].Add(int64(w.Length))
+	s.history.addWindow(w, verdict)
+	if !outcome.Changed {
+		return
+	}
+	current := s.current()
+	log(s.failures.logger, verdict.Level(), "observer: verdict changed",
+		slog.String("verdict", verdict.Name()), slog.String("summary", current.Summary))
+	if verdict.Captures() {
+		s.capture.begin(verdict.Name(), current)
+	}
+}
+
+// current is the diagnosis of the last complete window.
+func (s *sampler) current() Diagnosis {
+	latest := s.diagnosed.Load()
+	if latest == nil {
+		return Diagnosis{Summary: "the first window is not complete yet"}
+	}
+	return diagnosisOf(latest, time.Now(), oldestWork())
+}
