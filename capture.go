@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/evidence"
+	"github.com/gym-observer/observer/internal/monotonic"
 )
 
 const (

@@ -89,9 +89,10 @@ func diagnosisOf(o *diagnosis.Outcome, now time.Time, oldest oldest) Diagnosis {
 		At:         w.At,
 		Window:     w.Length,
 		Verdict:    causeOf(o.Verdict),
-		Summary:    o.Sentence(),
+		Summary:    o.Sentence(""),
 		Unmeasured: causesOf(w.Unmeasured()),
 		Oldest:     oldest.work,
+		Also:       causesOf(o.Also.List()),
 	}
 	if w := oldest.unexpected; o.Verdict == diagnosis.None && w != nil && w.Age >= oldAge {
 		result.Summary += fmt.Sprintf("; the oldest work in flight is %s, for %v", w.describe(), w.Age.Round(time.Second))

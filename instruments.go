@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -347,4 +348,18 @@ func scopeVersion() string {
 // and four allocations where this costs none.
 func attributesOf(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attributes...))
+}
+
+// lagEdges are the boundaries of the exported histogram of lags.
+var lagEdges = func() (edges []time.Duration) {
+	for _, boundary := range signalOf(EventLoopLagInstrument).Boundaries {
+		edges = append(edges, time.Duration(boundary*float64(time.Millisecond)))
+	}
+	return edges
+}()
+
+// signalOf returns the row of the catalogue with a name.
+func signalOf(name string) catalogue.Signal {
+	i := slices.IndexFunc(catalogue.Signals, func(s catalogue.Signal) bool { return s.Name == name })
+	return catalogue.Signals[i]
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
 )
 
@@ -148,7 +149,7 @@ func newSession(provider metric.MeterProvider, shutdown func(context.Context) er
 	}
 	s.sampler.failures = s.failures
 	s.sampler.windows = windows{every: c.window, process: s.process, machine: totals.machine, failed: s.failures.report}
-	s.sampler.history = historyOf(s)
+	s.sampler.history = page.NewRecorder(lagEdges)
 	s.sampler.gc.begin()
 	s.collector.failures, s.collector.process = s.failures, s.process
 	s.collector.loops, s.collector.sampler = &s.loops, &s.sampler

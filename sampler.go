@@ -7,6 +7,8 @@ import (
 
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/monotonic"
+	"github.com/gym-observer/observer/internal/number"
+	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/response"
 )
@@ -31,17 +33,19 @@ type sampler struct {
 	windows   windows
 	judge     diagnosis.Judge // belongs to whoever samples
 	diagnosed atomic.Pointer[diagnosis.Outcome]
-	history   *history // what the page shows
-	capture   *capture // nil where there is none
+	history   *page.Recorder // what the page shows
+	capture   *capture       // nil where there is none
 }
 
 // begin opens the first window.
-func (s *sampler) begin(now time.Time, interval time.Duration) {
+func (s *sampler) begin(now time.Time) {
 	defer s.failures.survive("diagnosis")
 	s.diagnosed.Store(nil)
 	s.judge = diagnosis.Judge{}
 	s.windows.begin(now)
-	s.history.begin(now)
+	first := sampleOf(now, 0, reading.Queues{})
+	first.Admissions, first.Waited = s.admitted()
+	s.history.Begin(&first)
 }
 
 // take takes one sample.
@@ -51,9 +55,9 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 	if to := s.recorder.Load(); to != nil {
 		sample.Pauses = s.pollCollector(to)
 		s.passOn(to, sample.Driving)
-		sample.Admissions, sample.Waited = to.admitted()
 	}
-	s.history.add(&sample, interval)
+	sample.Admissions, sample.Waited = s.admitted()
+	s.history.Add(&sample, interval)
 	if w := s.windows.add(&sample); w != nil {
 		s.publish(w)
 		s.capture.watch()
@@ -127,6 +131,24 @@ func seeWork(often bool) {
 	}
 }
 
+// admitted returns how many admissions were recorded, and their waits in all.
+func (s *sampler) admitted() (admissions int64, waited time.Duration) {
+	if to := s.recorder.Load(); to != nil {
+		return to.admitted()
+	}
+	return 0, 0
+}
+
+// held is what the process holds now, as far as it can be read.
+func (s *sampler) held() (held page.Held) {
+	defer s.failures.survive("history") // a source's; the verdict goes on
+	memory, err := s.windows.process.ResidentMemory()
+	held.Memory = number.If(err == nil, float64(memory))
+	threads, err := s.windows.process.Threads()
+	held.Threads = number.If(err == nil, float64(threads))
+	return held
+}
+
 // publish takes the verdict of a window, counts its time, and says when it
 // changed.
 func (s *sampler) publish(w *diagnosis.Window) {
@@ -134,14 +156,14 @@ func (s *sampler) publish(w *diagnosis.Window) {
 	verdict := outcome.Verdict
 	s.diagnosed.Store(outcome)
 	totals.slowTime[verdict].Add(int64(w.Length))
-	s.history.addWindow(w, verdict)
+	s.history.AddWindow(w, verdict, s.held())
 	if !outcome.Changed {
 		return
 	}
 	current := s.current()
-	log(s.failures.logger, verdict.Level(), "observer: verdict changed",
+	log(s.failures.logger, outcome.Level(), "observer: verdict changed",
 		slog.String("verdict", verdict.Name()), slog.String("summary", current.Summary))
-	if verdict.Captures() {
+	if outcome.Level() >= slog.LevelWarn {
 		s.capture.begin(verdict.Name(), current)
 	}
 }

@@ -75,7 +75,7 @@ func (l *loop) run(ctx context.Context, first bool) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	if first {
-		l.sampler.begin(l.now(), l.settings.SampleInterval)
+		l.sampler.begin(l.now())
 	}
 	for {
 		// Always counted from now: after a stall there is no burst of samples to

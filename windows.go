@@ -84,7 +84,7 @@ func (w *windows) readRuntime(r *diagnosis.Reading) {
 	r.Processors = max(1, t.Processors.Or(0))
 	r.Collector, r.Stopped, r.Locked = t.Collector, t.Stopped, t.Locked
 	r.Collections, r.LimitedAt = int64(t.Collections.Or(0)), int64(t.LimitedAt.Or(0))
-	r.HeapLive, r.HeapGoal, r.HeapObjects = t.HeapLive.Or(0), t.HeapGoaw.Or(0), t.HeapObjects.Or(0)
+	r.HeapLive, r.HeapGoal, r.HeapObjects = t.HeapLive.Or(0), t.HeapGoal.Or(0), t.HeapObjects.Or(0)
 	r.Memory.HeapLive = int64(min(t.HeapLive.Or(0), math.MaxInt64/2))
 	if t.MemoryLimit > 0 {
 		r.Memory.GoLimit, r.Memory.GoUsed = t.MemoryLimit, r.Memory.HeapLive+t.NotHeap

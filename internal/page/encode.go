@@ -3,6 +3,8 @@ package page
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
 // position tells how far a reader has read a history: the numbers of its last
@@ -69,7 +71,7 @@ func (h *Handler) encode(s Snapshot, read position) (document, position) {
 		read.second = row.number
 	}
 	for _, row := range s.History.windows.since(read.window, now) {
-		d.History.Windows = append(d.History.Windows, h.windowOf(row))
+		d.History.Windows = append(d.History.Windows, windowOf(row))
 		read.window = row.number
 	}
 	return d, read
@@ -214,17 +216,17 @@ type window struct {
 	Descriptors   Number            `json:"descriptors"`
 }
 
-func (h *Handler) windowOf(row numbered[Window]) window {
+func windowOf(row numbered[Window]) window {
 	w := &row.value
 	load := make(map[string]Number)
-	for i, cause := range h.text.Causes {
-		load[cause.Name] = w.Load[i]
+	for cause := range diagnosis.All() {
+		load[cause.Name()] = w.Load[cause]
 	}
 	return window{
 		Number:        row.number,
 		At:            w.At.Time(),
 		LengthSeconds: w.Length.Seconds(),
-		Verdict:       w.Verdict.String(),
+		Verdict:       w.Verdict.Name(),
 		Processors:    w.Processors,
 		CPUs:          w.CPUs,
 		Load:          load,

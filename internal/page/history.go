@@ -1,13 +1,14 @@
 package page
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
 // Span is how much of the past the page shows.
@@ -20,12 +21,6 @@ const (
 
 	// LagBuckets is how many buckets the lag is counted in.
 	LagBuckets = 17
-
-	// ResponseClasses are 1xx to 5xx, and what is outside of them.
-	ResponseClasses = 6
-
-	// MaxCauses is how many causes a window can have a load of.
-	MaxCauses = 12
 )
 
 // Number is NaN where it could not be measured, which JSON shows as null.
@@ -43,8 +38,8 @@ func (n Number) MarshalJSON() ([]byte, error) {
 }
 
 // Instant is a time on the wall, in nanoseconds since 1970. Rows have this instead
-// of a time.Time, and a Name instead of a string, since what has no pointers in it
-// the collector need not look at, in each of its cycles.
+// of a time.Time, since what has no pointers in it the collector need not look at, in
+// each of its cycles.
 type Instant int64
 
 // InstantOf is the Instant of t.
@@ -52,17 +47,6 @@ func InstantOf(t time.Time) Instant { return Instant(t.UnixNano()) }
 
 // Time returns the same in the local time zone.
 func (i Instant) Time() time.Time { return time.Unix(0, int64(i)) }
-
-// Name is that of a cause, cut off where it is longer.
-type Name [24]byte
-
-// NameOf is the Name with the text s.
-func NameOf(s string) (n Name) {
-	copy(n[:], s)
-	return n
-}
-
-func (n Name) String() string { return string(bytes.TrimRight(n[:], "\x00")) }
 
 // Second is what was sampled and counted in a little more than one second.
 type Second struct {
@@ -79,7 +63,7 @@ type Second struct {
 	Resident, Active, Waiting float64
 
 	// Counted from the end of the second before.
-	Responses           [ResponseClasses]int64
+	Responses           [diagnosis.ResponseClasses]int64
 	Pauses              int64
 	Paused              time.Duration
 	LongestPause        time.Duration
@@ -92,9 +76,9 @@ type Second struct {
 type Window struct {
 	At               Instant // its end
 	Length           time.Duration
-	Verdict          Name
+	Verdict          diagnosis.Cause
 	Processors, CPUs Number
-	Load             [MaxCauses]Number // in the order of Text.Causes
+	Load             [diagnosis.NumCauses]Number
 
 	CPU                          Number // seconds per second
 	Memory, Threads, Descriptors Number
@@ -112,22 +96,6 @@ func (h *History) AddSecond(s *Second) { h.seconds.add(s) }
 
 // AddWindow adds a window, which is copied.
 func (h *History) AddWindow(w *Window) { h.windows.add(w) }
-
-// Seconds returns the seconds that ended within Span before now, the oldest first.
-func (h *History) Seconds(now time.Time) (all []Second) {
-	for _, row := range h.seconds.since(0, now) {
-		all = append(all, row.value)
-	}
-	return all
-}
-
-// Windows returns the windows that ended within Span before now, the oldest first.
-func (h *History) Windows(now time.Time) (all []Window) {
-	for _, row := range h.windows.since(0, now) {
-		all = append(all, row.value)
-	}
-	return all
-}
 
 // position returns that of the newest rows.
 func (h *History) position() position {

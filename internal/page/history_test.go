@@ -11,10 +11,23 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
 // began is the time at which the histories of the tests begin.
 var began = time.Date(2026, 11, 29, 14, 0, 0, 0, time.UTC)
+
+func secondsOf(h *History, now time.Time) []Second { return values(h.seconds.since(0, now)) }
+
+func windowsOf(h *History, now time.Time) []Window { return values(h.windows.since(0, now)) }
+
+func values[T row](rows []numbered[T]) (all []T) {
+	for _, row := range rows {
+		all = append(all, row.value)
+	}
+	return all
+}
 
 // filled returns a history of so many seconds, with a window every ten of them.
 func filled(seconds int) (h *History, now time.Time) {
@@ -23,7 +36,7 @@ func filled(seconds int) (h *History, now time.Time) {
 		now = now.Add(time.Second)
 		h.AddSecond(&Second{At: InstantOf(now), Length: time.Second, Samples: 10, InFlight: float64(i)})
 		if i%10 == 9 {
-			h.AddWindow(&Window{At: InstantOf(now), Length: 10 * time.Second, Verdict: NameOf("none"), CPU: Number(i)})
+			h.AddWindow(&Window{At: InstantOf(now), Length: 10 * time.Second, Verdict: diagnosis.None, CPU: Number(i)})
 		}
 	}
 	return h, now
@@ -36,7 +49,7 @@ func TestHistoryIsUnderOneMebibyte(t *testing.T) {
 func TestHistoryKeepsTheLastTenMinutes(t *testing.T) {
 	for _, added := range []int{0, 1, 10, 599, 600, 601, 1200, 5000} {
 		h, now := filled(added)
-		seconds, windows := h.Seconds(now), h.Windows(now)
+		seconds, windows := secondsOf(h, now), windowsOf(h, now)
 		require.Equal(t, min(added, 600), len(seconds), "seconds of %d", added)
 		require.Equal(t, min(added, 600)/10, len(windows), "windows of %d seconds", added)
 		for i, s := range seconds {
@@ -47,9 +60,9 @@ func TestHistoryKeepsTheLastTenMinutes(t *testing.T) {
 
 func TestHistoryForgetsWhatIsOld(t *testing.T) {
 	h, now := filled(600)
-	assert.Equal(t, 60, len(h.Seconds(now.Add(9*time.Minute))))
-	assert.Zero(t, len(h.Seconds(now.Add(time.Hour))))
-	assert.Zero(t, len(h.Windows(now.Add(time.Hour))))
+	assert.Equal(t, 60, len(secondsOf(h, now.Add(9*time.Minute))))
+	assert.Zero(t, len(secondsOf(h, now.Add(time.Hour))))
+	assert.Zero(t, len(windowsOf(h, now.Add(time.Hour))))
 }
 
 func TestAClockThatWasSetBackShowsTheNewerRows(t *testing.T) {
@@ -57,7 +70,7 @@ func TestAClockThatWasSetBackShowsTheNewerRows(t *testing.T) {
 	for i := range 10 {
 		h.AddSecond(&Second{At: InstantOf(now.Add(time.Duration(i-50) * time.Second)), InFlight: -1})
 	}
-	seconds := h.Seconds(now.Add(-41 * time.Second))
+	seconds := secondsOf(h, now.Add(-41*time.Second))
 	require.Equal(t, 49+10, len(seconds))
 	for i := 1; i < len(seconds); i++ {
 		assert.True(t, seconds[i-1].At < seconds[i].At, "time goes on")
@@ -75,7 +88,7 @@ func TestReaderAsleepHoldsUpNobody(t *testing.T) {
 		h.AddSecond(&Second{At: InstantOf(now), InFlight: -1})
 	}
 	asleep.mu.Unlock()
-	seconds := h.Seconds(now)
+	seconds := secondsOf(h, now)
 	require.Equal(t, 599, len(seconds), "the last ten minutes but for the slot that was skipped")
 	for _, s := range seconds[596:] {
 		assert.Equal(t, -1.0, s.InFlight)
@@ -89,7 +102,7 @@ func TestReadersSeeWholeRows(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for {
-				for _, s := range h.Seconds(now) {
+				for _, s := range secondsOf(h, now) {
 					if s.Samples != 10 && (s.Samples != s.Pauses || s.Lag[LagBuckets-1] != s.Samples) {
 						t.Errorf("half a row: %+v", s)
 					}

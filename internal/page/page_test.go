@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
 var text = Text{
@@ -139,7 +141,7 @@ func TestJSONOfEverything(t *testing.T) {
 	h, now := new(History), time.Now().UTC()
 	second := Second{
 		At: InstantOf(now), Length: 1250 * time.Millisecond, Gap: true, Samples: 3, LongestLag: 2 * time.Second,
-		InFlight: 1.5, Outbound: 0.5, Responses: [ResponseClasses]int64{1, 2, 3, 4, 5, 6},
+		InFlight: 1.5, Outbound: 0.5, Responses: [diagnosis.ResponseClasses]int64{1, 2, 3, 4, 5, 6},
 		Pauses: 2, Paused: 3 * time.Millisecond, LongestPause: 2 * time.Millisecond,
 	}
 	second.Lag[0], second.Lag[2] = 2, 1
@@ -147,9 +149,14 @@ func TestJSONOfEverything(t *testing.T) {
 	second.At, second.Driving = InstantOf(now.Add(time.Millisecond)), true
 	second.Offered, second.Resident, second.Active, second.Waiting, second.Admissions, second.Waited = 7, 6, 5, 4, 3, 2*time.Second
 	h.AddSecond(&second)
+	loads, shownLoads := [diagnosis.NumCauses]Number{}, make(map[string]any)
+	for cause := range diagnosis.All() {
+		loads[cause], shownLoads[cause.Name()] = Unmeasured, nil
+	}
+	loads[diagnosis.GC], shownLoads["gc"] = 0.7, 0.7
 	h.AddWindow(&Window{
-		At: InstantOf(now), Length: 10 * time.Second, Verdict: NameOf("gc"), Processors: 2, CPUs: 1.5,
-		Load: [MaxCauses]Number{0.7, Unmeasured}, CPU: 1.25, Memory: 1 << 20, Threads: 9, Descriptors: Unmeasured,
+		At: InstantOf(now), Length: 10 * time.Second, Verdict: diagnosis.GC, Processors: 2, CPUs: 1.5,
+		Load: loads, CPU: 1.25, Memory: 1 << 20, Threads: 9, Descriptors: Unmeasured,
 	})
 	answer := get(handlerOf(Snapshot{
 		At: now, Window: 10 * time.Second, Verdict: "gc", Summary: "gc: it is",
@@ -209,7 +216,7 @@ func TestJSONOfEverything(t *testing.T) {
 			},
 			"windows": []any{map[string]any{
 				"number": 1.0, "at": at(now), "length_seconds": 10.0, "verdict": "gc", "processors": 2.0, "cpus": 1.5,
-				"load": map[string]any{"gc": 0.7, "memory": nil}, "cpu": 1.25, "memory_bytes": 1048576.0, "threads": 9.0, "descriptors": nil,
+				"load": shownLoads, "cpu": 1.25, "memory_bytes": 1048576.0, "threads": 9.0, "descriptors": nil,
 			}},
 		},
 	}, document)
