@@ -39,16 +39,22 @@ type CaptureOption func(*captureSettings)
 // with the execution trace of the last seconds (trace.out, for go tool trace),
 // the goroutines grouped by stack (goroutines.txt) and the diagnosis
 // (diagnosis.json). Folders are named by time and cause, and are complete or
-// absent.
+// absent. Only the user of the process may read them, whatever the umask: a trace
+// holds the names of the application's functions and files, and the texts that it
+// gives to package runtime/trace; goroutines are listed without their pprof labels.
+// A directory that is not absolute is below the working directory of [Start].
 //
 // It keeps a [runtime/trace.FlightRecorder] running, which costs a server that
 // does nothing else about a tenth of its throughput, and far less one that
 // works. An application that records already is left alone: the folders then
 // have no trace. Go runs one recorder at a time, so that an application that
-// wants its own has to start that first.
+// wants its own has to start that first. With many goroutines a trace costs too
+// much, and none is kept: see [WithCaptureGoroutines].
 //
 // Nothing is captured twice within the cooldown, the oldest folders are removed
-// past the budget, and a disk that fails is logged once.
+// past the budget, and a disk that fails is logged once. Whatever in the directory
+// does not have exactly the name of a folder of ours is left alone: one that is
+// renamed stays.
 //
 // It is off by default. An empty directory counts as not given; the first
 // handle's holds for the process.
@@ -114,7 +120,8 @@ func WithCaptureBudget(bytes int64) CaptureOption {
 // not positive counts as not given.
 //
 // Each second of a trace begins with the state of every goroutine, also of those
-// that do nothing. TODO-MEASURED
+// that do nothing. With 200,000 idle goroutines a process that used 3 % of a core
+// and 535 MiB used 12 to 18 % and 700 MiB.
 func WithCaptureGoroutines(most int) CaptureOption {
 	return func(s *captureSettings) {
 		if most > 0 {

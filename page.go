@@ -16,14 +16,15 @@ import (
 // for scripts, with the fields of [Diagnosis] and a history.
 //
 // It may be mounted anywhere, under any path, before or after [Start]. While
-// nothing observes, it says how to turn that on. It shows routes, and nothing
-// else of any request. Like net/http/pprof it tells much about a process to
+// nothing observes, it says how to turn that on. It shows routes, the hosts of
+// outbound requests and lines of code, and nothing else of any request. Like net/http/pprof it tells much about a process to
 // whoever asks, and is not for the public internet.
 //
 // It costs next to nothing while nobody looks. A page that is open is a request
 // that does not end; mounted beside [Middleware] and not inside of it, that stays
-// out of the numbers. It ends with the observer, or when its [http.Server] shuts
-// down: by that, and not by the next look, also where its viewer is slow.
+// out of the numbers. It ends with the observer, or within a quarter of a second
+// when its [http.Server] shuts down, also where its viewer is slow. No answer has
+// the WriteTimeout of its server: each piece of one has ten seconds.
 //
 // Where a request comes in on a loopback address, its host has to be an address,
 // localhost or a name given by [WithHosts], or the answer is 403: a web site could
