@@ -224,7 +224,7 @@ func reasonOf(err error) string {
 		return "no such host"
 	case errors.As(err, &certificate):
 		return "its certificate is not trusted: " + certificate.Err.Error()
-	case errors.As(err, &record):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return "it does not speak TLS"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return "closes the connection"
