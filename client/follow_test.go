@@ -62,7 +62,7 @@ func TestTheFirstProcessMayBeTheOne(t *testing.T) {
 		"Nothing can be said yet: the first window is not complete.":                                               {Summary: "the first window is not complete."},
 		"The stack is limited by driver (pid 1): unknown.":                                                         {Verdict: observer.CauseUnknown},
 		"The stack is limited by driver (pid 1): lock held across net.Dial (c.go:51).":                             {Verdict: observer.CauseLock, Sites: []observer.Site{{Kind: "hold", In: "net.Dial", Location: "c.go:51"}}},
-		"The stack is limited by driver (pid 1): lock at f (c.go:42), held across g (c.go:51).":                    {Verdict: observer.CauseLock, Sites: []observer.Site{{Kind: "wait", Function: "f", Location: "c.go:42"}, {Kind: "hold", Function: "g", Location: "c.go:51"}}},
+		"The stack is limited by driver (pid 1): lock at f (c.go:42), held in g (c.go:51).":                        {Verdict: observer.CauseLock, Sites: []observer.Site{{Kind: "wait", Function: "f", Location: "c.go:42"}, {Kind: "hold", Function: "g", Location: "c.go:51"}}},
 		"The stack is limited by driver (pid 1): gc at main.decode (handlers.go:88).":                              {Verdict: observer.CauseGC, Sites: []observer.Site{{Kind: "alloc", Function: "main.decode", Location: "handlers.go:88"}}},
 		"The stack is limited by others:1, where no observer answers (not a host and port; -page says where its p": {Verdict: observer.CauseDownstream, Peers: []observer.Peer{{Host: "the model", Waiting: 1}, {Host: "others", Waiting: 9}}},
 	} {

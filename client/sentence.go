@@ -122,28 +122,27 @@ func hostOf(page string) string {
 // called at store.go:88", or "at store.(*Cache).Put (store/cache.go:42), held across
 // net.Dial (store/cache.go:51)". It is empty where no site is known.
 func (r Report) Place() string {
-	sites := r.Diagnosis.Sites
-	main := slices.IndexFunc(sites, func(s observer.Site) bool { return s.Kind != "hold" })
-	hold := slices.IndexFunc(sites, func(s observer.Site) bool { return s.Kind == "hold" })
-	var place string
-	switch {
-	case main < 0:
-	case sites[main].In != "":
-		place = fmt.Sprintf("in %s, called at %s", sites[main].In, sites[main].Location)
-	default:
-		place = fmt.Sprintf("at %s (%s)", sites[main].Function, sites[main].Location)
-	}
-	if hold >= 0 {
-		across := sites[hold].In
-		if across == "" {
-			across = sites[hold].Function
+	sites, verdict := r.Diagnosis.Sites, r.Diagnosis.Verdict
+	var parts []string
+	if i := slices.IndexFunc(sites, func(s observer.Site) bool { return s.Kind != "hold" }); i >= 0 {
+		switch s := sites[i]; {
+		case s.In != "":
+			parts = append(parts, fmt.Sprintf("in %s, called at %s", s.In, s.Location))
+		case verdict == observer.CauseDownstream:
+			parts = append(parts, "called at "+s.Location)
+		default:
+			parts = append(parts, fmt.Sprintf("at %s (%s)", s.Function, s.Location))
 		}
-		if place != "" {
-			place += ", "
-		}
-		place += fmt.Sprintf("held across %s (%s)", across, sites[hold].Location)
 	}
-	return place
+	// Who is further on holds a mutex. For other causes that is a guess.
+	if i := slices.IndexFunc(sites, func(s observer.Site) bool { return s.Kind == "hold" }); i >= 0 && verdict == observer.CauseLock {
+		if s := sites[i]; s.In != "" {
+			parts = append(parts, fmt.Sprintf("held across %s (%s)", s.In, s.Location))
+		} else {
+			parts = append(parts, fmt.Sprintf("held in %s (%s)", s.Function, s.Location))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Words is what a verdict rests on, in one sentence without its name and without
@@ -160,7 +159,9 @@ func (r Report) Words() string {
 	}
 	words = strings.TrimRight(words, ". ")
 	if len(d.Sites) > 0 && !strings.Contains(words, d.Sites[0].Location) {
-		words += "; " + r.Place()
+		if place := r.Place(); place != "" {
+			words += "; " + place
+		}
 	}
 	if waitsForPeers(r) {
 		if peers := r.peersBeside(words); peers != "" {
@@ -175,7 +176,7 @@ func (r Report) peersBeside(words string) string {
 	var parts []string
 	for _, p := range r.Diagnosis.Peers {
 		if len(parts) < 3 && p.Waiting > 0 && p.Host != "" && !strings.Contains(words, p.Host) {
-			parts = append(parts, fmt.Sprintf("%s of them for %s, %s each", count(p.Waiting), p.Host, short(p.Wait)))
+			parts = append(parts, fmt.Sprintf("%s for %s (%s each)", count(p.Waiting), p.Host, short(p.Wait)))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -63,6 +63,7 @@ func (p *prometheusFlags) source(f *flags) (*prometheus, error) {
 	if err != nil || base.Hostname() == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, errors.New("-prometheus is the URL of a Prometheus, as in http://localhost:9090")
 	}
+	base.Path = "/" + strings.TrimPrefix(base.Path, "/") // JoinPath keeps a path that has none as it is
 	source := &prometheus{base: base, header: http.Header{}, client: fetch.New(f.timeout, f.roots)}
 	for _, text := range p.headers {
 		if err := addHeaders(source.header, text); err != nil {

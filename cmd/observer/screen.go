@@ -11,7 +11,7 @@ import (
 // terminal, else as one block of lines after the other.
 type screen struct {
 	out      io.Writer
-	terminal *terminal // nil where it is none
+	terminal func() (width, height int) // its size; nil where it is none
 	colour   bool
 	width    int // where it is no terminal
 	drawn    bool
@@ -26,19 +26,24 @@ const (
 	leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 )
 
+// openScreen draws on out.
 func openScreen(out io.Writer, getenv func(string) string) *screen {
-	s := &screen{out: out, width: 80, unwatch: func() {}}
-	if columns, err := strconv.Atoi(getenv("COLUMNS")); err == nil && columns > 0 {
-		s.width = min(columns, 1000)
-	}
 	// A dumb terminal shows escape sequences as text.
 	if file, ok := out.(*os.File); ok && getenv("TERM") != "" && getenv("TERM") != "dumb" {
-		s.terminal = terminalOf(file)
+		return newScreen(out, terminalOf(int(file.Fd())), getenv)
+	}
+	return newScreen(out, nil, getenv)
+}
+
+func newScreen(out io.Writer, terminal func() (width, height int), getenv func(string) string) *screen {
+	s := &screen{out: out, terminal: terminal, width: 80, unwatch: func() {}}
+	if columns, err := strconv.Atoi(getenv("COLUMNS")); err == nil && columns > 0 {
+		s.width = min(columns, 1000)
 	}
 	if s.terminal != nil {
 		s.colour = getenv("NO_COLOR") == ""
 		s.resized, s.unwatch = watchSize()
-		io.WriteString(out, enter)
+		_, _ = io.WriteString(out, enter)
 	}
 	return s
 }
@@ -47,7 +52,7 @@ func openScreen(out io.Writer, getenv func(string) string) *screen {
 func (s *screen) close() {
 	s.unwatch()
 	if s.terminal != nil {
-		io.WriteString(s.out, leave)
+		_, _ = io.WriteString(s.out, leave)
 	}
 }
 
@@ -56,7 +61,7 @@ func (s *screen) size() (width, height int) {
 	if s.terminal == nil {
 		return s.width, 0
 	}
-	width, height = s.terminal.size()
+	width, height = s.terminal()
 	if width <= 0 || height <= 0 { // as over some serial lines
 		return 80, 24
 	}
