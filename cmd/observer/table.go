@@ -59,7 +59,7 @@ func table(rows []row, now time.Time, width, lines int, colour bool) []string {
 	for _, r := range shown {
 		named := r.name()
 		if often[named] > 1 && r.address != "" {
-			named = r.address
+			named = apart(named, r.address, names)
 		}
 		drawn = append(drawn, r.draw(named, names, now, width, colour))
 	}
@@ -67,6 +67,19 @@ func table(rows []row, now time.Time, width, lines int, colour bool) []string {
 		drawn = append(drawn, cut(fmt.Sprintf("… and %d more that are less slow; a taller window has them", more), width))
 	}
 	return drawn
+}
+
+// apart tells processes of one name apart. Of an address the end stays, since its
+// port, or the end of a pod's name, is what differs.
+func apart(named, from string, width int) string {
+	address := []rune(plain(from, nameLength))
+	if both := plain(named, nameLength) + " " + string(address); len([]rune(both)) <= width {
+		return both
+	}
+	if more := len(address) - width; more > 0 {
+		return "…" + string(address[more+1:])
+	}
+	return string(address)
 }
 
 func (r row) name() string {

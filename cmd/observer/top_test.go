@@ -96,6 +96,12 @@ func TestTableReads(t *testing.T) {
 	golden(t, "top.txt", strings.Join(table(tableRows(), now, 80, 0, false), "\n")+"\n")
 }
 
+func TestProcessesOfOneNameAreToldApart(t *testing.T) {
+	assert.Equal(t, "…7.0.0.1:33249", apart("rollouts", "127.0.0.1:33249", 14))
+	assert.Equal(t, "10.0.0.1:33249", apart("rollouts", "10.0.0.1:33249", 14))
+	assert.Equal(t, "rollouts 127.0.0.1:33249", apart("rollouts", "127.0.0.1:33249", 24))
+}
+
 func TestTableFits(t *testing.T) {
 	for _, width := range []int{1, 20, 79, 80, 81, 120, 500} {
 		for _, lines := range []int{0, 1, 2, 3, 5, 11, 12, 50} {
