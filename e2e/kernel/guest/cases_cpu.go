@@ -1,0 +1,270 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// spell is how long a case makes a probe suffer: some fifteen periods of a quota.
+const spell = 1500 * time.Millisecond
+
+// fifth is a quota of a fifth of a processor.
+const fifth = "20000 100000"
+
+// throttles has a probe in group use more than a quota allows, and compares what
+// was read with what the kernel says of the group; quota is the group with it.
+func throttles(c *check, group, quota string) {
+	p := c.probe("group=" + group)
+	before, truth := p.read(), c.throttled(group)+c.stoppedBy(quota, group)
+	p.spin(2, spell)
+	after, truthAfter := p.read(), c.throttled(group)+c.stoppedBy(quota, group)
+	grown := after.Throttled.Time - before.Throttled.Time
+	c.logf("throttled %v, unseen %q, idle %.2f", grown, after.Throttled.Unseen, after.Idle)
+	c.that(after.GroupErr == "" && after.ThrottledErr == "", "read without an error: %q, %q", after.GroupErr, after.ThrottledErr)
+	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
+	c.that(grown > 200*time.Millisecond, "a quota of a fifth stopped two goroutines for %v only", grown)
+	c.near(grown, truthAfter-truth, "throttled")
+	c.that(after.CPULimit == 0.2, "the limit is %v", after.CPULimit)
+	c.that("/"+after.Group[0] == group, "the group is %q", after.Group)
+	c.near(after.Threads.Delay, after.ThreadsTruth.Delay, "run delay")
+}
+
+// stoppedBy is what to add to [check.throttled] of a group where the kernel does
+// not count there what the quota of another one stops.
+func (c *check) stoppedBy(quota, group string) time.Duration {
+	if quota == group || c.countsAbove() {
+		return 0
+	}
+	return c.throttled(quota)
+}
+
+func ownQuota(c *check) {
+	group := c.group("own-quota")
+	c.set(group, "cpu.max", fifth)
+	throttles(c, group, group)
+}
+
+func parentsQuota(c *check) {
+	group := c.group("parents-quota/own", "cpu")
+	c.set(filepath.Dir(group), "cpu.max", fifth)
+	throttles(c, group, filepath.Dir(group))
+}
+
+func grandparentsQuota(c *check) {
+	group := c.group("grandparents-quota/parent/own", "cpu")
+	quota := filepath.Dir(filepath.Dir(group))
+	c.set(quota, "cpu.max", fifth)
+	throttles(c, group, quota)
+}
+
+func siblingsQuota(c *check) {
+	own, sibling := c.group("siblings-quota/own", "cpu"), c.group("siblings-quota/other", "cpu")
+	c.set(sibling, "cpu.max", fifth)
+	p, other := c.probe("group="+own), c.probe("group="+sibling)
+	before := p.read()
+	other.order(order{Do: "spin", Count: 2, For: spell})
+	p.spin(1, spell)
+	after := p.read()
+	c.that(c.throttled(sibling) > 200*time.Millisecond, "the sibling was stopped")
+	c.that(after.Throttled.Time == before.Throttled.Time, "throttled is %v", after.Throttled.Time)
+	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
+	c.that(after.CPULimit == 0, "the limit is %v", after.CPULimit)
+}
+
+func quotaChanges(c *check) {
+	group := c.group("quota-changes")
+	p := c.probe("group=" + group)
+	begin := p.read()
+	grown := func(what string) time.Duration {
+		truth := c.throttled(group)
+		p.spin(2, spell)
+		end := p.read()
+		grown := end.Throttled.Time - begin.Throttled.Time
+		begin = end
+		c.logf("%s: %v", what, grown)
+		c.near(grown, c.throttled(group)-truth, "throttled with "+what)
+		c.that(end.Throttled.Unseen == "", "whole with %s: %s", what, end.Throttled.Unseen)
+		return grown
+	}
+	c.that(grown("no quota") == 0, "no quota throttles")
+	c.set(group, "cpu.max", fifth)
+	little := grown("a fifth")
+	c.that(little > 200*time.Millisecond, "a fifth throttles")
+	c.set(group, "cpu.max", "50000 100000")
+	c.that(grown("a half") > 100*time.Millisecond, "a half throttles")
+	c.set(group, "cpu.max", "max 100000")
+	p.read() // what had begun under the quota ends
+	c.that(grown("the quota lifted") < 100*time.Millisecond, "a lifted quota does not throttle")
+	c.that(begin.CPULimit == 0, "the limit is %v", begin.CPULimit)
+}
+
+func burst(c *check) {
+	group := c.group("burst")
+	c.set(group, "cpu.max", fifth)
+	c.set(group, "cpu.max.burst", "20000")
+	throttles(c, group, group)
+	c.that(c.number(group, "cpu.stat", "nr_bursts") >= 0, "the kernel counts bursts")
+}
+
+func weight(c *check) {
+	own, other := c.group("weight/own", "cpu"), c.group("weight/other", "cpu")
+	c.set(other, "cpu.weight", "10000")
+	c.set(own, "cpu.weight", "10")
+	p, neighbour := c.probe("group="+own), c.probe("group="+other)
+	before := p.read()
+	neighbour.order(order{Do: "spin", Count: 2, For: spell + time.Second})
+	p.spin(2, spell)
+	after := p.read()
+	delay := after.Threads.Delay - before.Threads.Delay
+	c.logf("run delay %v, idle %.2f", delay, after.Idle)
+	c.that(delay > spell/2, "the neighbour leaves two goroutines little; the run delay is %v", delay)
+	c.that(after.Threads.Slices > before.Threads.Slices, "time slices are counted")
+	c.near(after.Threads.Delay, after.ThreadsTruth.Delay, "run delay")
+	c.that(after.Idle >= 0 && after.Idle < 0.2, "no processor is idle: %.2f", after.Idle)
+	c.that(after.Throttled.Time == before.Throttled.Time && after.Throttled.Unseen == "", "no quota: %+v", after.Throttled)
+}
+
+// The quota is on the nearest group with the controller.
+func controllerAbsent(c *check) {
+	group := c.group("controller-absent/own")
+	quota := filepath.Dir(group)
+	c.that(c.number(group, "cpu.stat", "throttled_usec") == -1, "the own group has no controller")
+	c.set(quota, "cpu.max", fifth)
+	p := c.probe("group=" + group)
+	before, truth := p.read(), c.throttled(quota)
+	p.spin(2, spell)
+	after := p.read()
+	c.logf("throttled %v", after.Throttled.Time)
+	c.near(after.Throttled.Time-before.Throttled.Time, c.throttled(quota)-truth, "throttled")
+	c.that(after.Throttled.Time-before.Throttled.Time > 200*time.Millisecond, "throttled")
+	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
+	c.that(after.CPULimit == 0.2, "the limit is %v", after.CPULimit)
+}
+
+// One thread is in a group of its own with a quota; the process's group, which is
+// all that is looked at, has none.
+func threadedGroups(c *check) {
+	process := c.group("threaded")
+	thread := c.group("threaded/thread")
+	c.set(thread, "cgroup.type", "threaded")
+	c.set(process, "cgroup.subtree_control", "+cpu")
+	c.set(thread, "cpu.max", fifth)
+	p := c.probe("group=" + process)
+	p.read()
+	p.order(order{Do: "thread", Path: thread, For: spell, Wait: true})
+	after := p.read()
+	c.logf("unseen %q", after.Throttled.Unseen)
+	c.that(c.throttled(thread) > 100*time.Millisecond, "the thread was stopped")
+	c.that(after.Throttled.Unseen != "", "the reading is not whole")
+}
+
+func cpuset(c *check) {
+	group := c.group("cpuset")
+	p := c.probe("group=" + group)
+	affinity := func() int { return p.read().Affinity }
+	c.that(affinity() == 2, "two processors to begin with")
+	c.set(group, "cpuset.cpus", "1")
+	c.that(affinity() == 1, "one processor when narrowed")
+	p.spin(2, spell)
+	narrow := p.read()
+	c.logf("idle share of the one: %.2f", narrow.Idle)
+	c.that(narrow.Idle >= 0 && narrow.Idle < 0.2, "the one processor is busy: %.2f", narrow.Idle)
+	c.set(group, "cpuset.cpus", "0-1")
+	c.that(affinity() == 2, "two processors when widened")
+}
+
+// The test of the package itself, on this kernel.
+func throttlingTest(c *check) {
+	// The group of the test is beside the one where it runs.
+	group := c.group("throttling-test/own", "cpu")
+	command := exec.Command("/kernel.test", "-test.v", "-test.run=^(TestThrottlingByThisKernel|TestCgroupOfThisProcess|TestH67MountWatch)$")
+	command.Dir = "/tmp"
+	directory, err := os.Open(group)
+	c.must(err)
+	defer directory.Close()
+	command.SysProcAttr = inGroup(int(directory.Fd()))
+	output, err := command.CombinedOutput()
+	c.that(err == nil, "passed: %v", err)
+	for _, name := range []string{"TestThrottlingByThisKernel", "TestCgroupOfThisProcess", "TestH67MountWatch"} {
+		c.that(strings.Contains(string(output), "--- PASS: "+name+" "), "%s passed", name)
+	}
+	if c.failed {
+		c.logf("%s", output)
+	}
+}
+
+// Many threads that wait, two that run, and neighbours.
+func manyThreads(c *check, threads int) {
+	own, other := c.group("threads/own", "cpu"), c.group("threads/other", "cpu")
+	p, neighbour := c.probe("group="+own), c.probe("group="+other)
+	p.order(order{Do: "threads", Count: threads, Wait: true})
+	for range 3 { // with more threads than one reading takes it has to come round
+		p.read()
+	}
+	before := p.read()
+	neighbour.order(order{Do: "spin", Count: 2, For: 2 * spell})
+	p.spin(2, 2*spell)
+	after := p.read()
+	delay, truth := after.Threads.Delay-before.Threads.Delay, after.ThreadsTruth.Delay-before.ThreadsTruth.Delay
+	c.logf("run delay %v of %v, whole %t", delay, truth, after.Threads.Whole)
+	c.that(truth > spell/2, "there was a run delay: %v", truth)
+	if after.Threads.Whole {
+		c.near(delay, truth, "run delay")
+	} else {
+		c.that(threads > 3_000, "all of %d threads are read", threads)
+	}
+}
+
+func children(c *check) {
+	p := c.probe("group=" + c.group("children"))
+	if p.read().Children < 0 {
+		c.skip("this kernel does not list children")
+	}
+	p.order(order{Do: "children", Count: 5, Wait: true})
+	c.that(p.read().Children == 5, "five children live: %d", p.read().Children)
+}
+
+// A v1 hierarchy for the cpu controller beside v2, which loses it.
+func hybrid(c *check) {
+	c.set(root, "cgroup.subtree_control", "-cpu")
+	const v1 = "/tmp/cpu"
+	c.must(os.MkdirAll(v1, 0o755))
+	var err error
+	for range 100 { // groups that are gone give their controllers back a little later
+		if err = unix.Mount("none", v1, "cgroup", 0, "cpu"); err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		c.skip("no v1 hierarchy with the cpu controller: " + err.Error())
+	}
+	group := v1 + "/own"
+	c.must(os.Mkdir(group, 0o755))
+	c.set(group, "cpu.cfs_quota_us", "20000")
+	p := c.probe("group=" + group)
+	before := p.read()
+	p.spin(2, spell)
+	after := p.read()
+	c.logf("throttled %v", after.Throttled.Time)
+	truth := c.number(group, "cpu.stat.local", "throttled_time")
+	if truth < 0 {
+		truth = c.number(group, "cpu.stat", "throttled_time")
+	}
+	c.near(after.Throttled.Time-before.Throttled.Time, time.Duration(truth), "throttled")
+	c.that(after.Throttled.Time > 200*time.Millisecond, "throttled")
+	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
+	c.that(after.CPULimit == 0.2, "the limit is %v", after.CPULimit)
+	c.that(after.MemoryErr == "", "memory is v2's: %s", after.MemoryErr)
+
+	hidden := c.probe("group="+group, "namespace=mount", "unmount="+v1)
+	hidden.spin(2, spell)
+	unseen := hidden.read()
+	c.logf("unseen %q", unseen.Throttled.Unseen)
+	c.that(unseen.Throttled.Unseen != "", "the reading is not whole where the hierarchy is not mounted")
+}
