@@ -26,21 +26,30 @@ type Module struct {
 // ReadBuild reads how this binary was built. A binary without that (built
 // outside of a module) leaves package main and what is not the standard library.
 func ReadBuild() Build {
+	info, _ := debug.ReadBuildInfo()
+	frame, _ := runtime.CallersFrames(callersOwn()).Next()
+	return BuildOf(info, frame.File)
+}
+
+// BuildOf is what a binary tells of its build, which may be nothing. Extern is
+// the file of [runtime.Callers], from which it follows where those of the whole
+// standard library were.
+func BuildOf(info *debug.BuildInfo, extern string) Build {
 	var b Build
-	if info, ok := debug.ReadBuildInfo(); ok {
+	if info != nil {
 		b.Path, b.Main = info.Path, info.Main.Path
 		for _, dep := range info.Deps {
 			// A module without a version lies on the machine that built the binary:
 			// somebody works on it.
-			own := dep.Version == "(devel)" || dep.Replace != nil && dep.Replace.Version == ""
-			b.Modules = append(b.Modules, Module{Path: dep.Path, Own: own})
+			version := dep.Version
+			if dep.Replace != nil {
+				version = dep.Replace.Version
+			}
+			b.Modules = append(b.Modules, Module{Path: dep.Path, Own: version == "" || version == "(devel)"})
 		}
 	}
-	// Any function of the standard library tells where its files were.
-	frame, _ := runtime.CallersFrames(callersOwn()).Next()
-	b.Library = strings.TrimSuffix(frame.File, "runtime/extern.go")
-	if b.Library == frame.File {
-		b.Library = ""
+	if library, ok := strings.CutSuffix(extern, "runtime/extern.go"); ok {
+		b.Library = library
 	}
 	return b
 }
@@ -146,14 +155,16 @@ func (b *Build) file(f Frame) string {
 		}
 	}
 	// Else only the package tells the folder, and a //line directive may point to
-	// a file that lies elsewhere: both must agree.
+	// a file that lies elsewhere: they must agree.
 	folder := strings.Trim(strings.TrimPrefix(pkg, module), "/")
-	if folder == "" {
-		return name
-	}
 	for _, candidate := range []string{folder, strings.TrimSuffix(folder, "_test")} {
-		if strings.HasSuffix(path.Dir(full), "/"+candidate) {
-			return candidate + "/" + name
+		if strings.HasSuffix("/"+path.Dir(full), "/"+candidate) {
+			return path.Join(candidate, name)
+		}
+	}
+	if !strings.Contains(full, "/") || strings.HasPrefix(full, "../") { // the directive's, from the package's folder on
+		if joined := path.Join(folder, full); !strings.HasPrefix(joined, "../") {
+			return joined
 		}
 	}
 	return name

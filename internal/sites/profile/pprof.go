@@ -11,9 +11,10 @@ import (
 )
 
 // The format that runtime/pprof writes is a protocol buffer, of which five
-// messages and a dozen fields matter here. github.com/google/pprof/profile reads
-// all of it and would add 156 kB to every binary that asks for profiles, and a
-// module to every go.sum.
+// messages and a dozen fields matter here. Measured in a stripped server of
+// 5.8 MB: runtime/pprof itself adds 139 kB, these lines and the choice of sites
+// 41 kB. github.com/google/pprof/profile would add 450 kB instead of them, and a
+// module to every go.sum, to read fields that nobody here looks at.
 
 // maxProfile bounds what is unpacked: the profile of 5 s has some kilobytes for
 // each stack.

@@ -1,0 +1,3 @@
+module example.com/gym/observer
+
+go 1.26
