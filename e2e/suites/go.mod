@@ -1,0 +1,5 @@
+module github.com/gym-observer/observer/e2e/suites
+
+go 1.26.0
+
+require github.com/stretchr/testify v1.12.1
