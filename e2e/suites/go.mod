@@ -3,3 +3,5 @@ module github.com/gym-observer/observer/e2e/suites
 go 1.26.0
 
 require github.com/stretchr/testify v1.12.1
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -77,6 +77,9 @@ func (w *Workshop) Compare(ctx context.Context, s Suite, modes []Mode) ([]Result
 			results = append(results, result)
 		}
 	}
+	if len(modes) == len(Modes) && !slices.ContainsFunc(results, func(r Result) bool { return r.Requests > 0 }) {
+		return results, fmt.Errorf("%s: no request went through the observer in any mode", s.Name)
+	}
 	return results, nil
 }
 

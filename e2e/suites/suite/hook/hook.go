@@ -96,8 +96,8 @@ func observed(run func() int) (code int) {
 	<-stopped
 	counts := settle()
 	o.Stop()
-	report(counts)
 	awaitNone()
+	report(counts)
 	return code
 }
 
@@ -117,8 +117,8 @@ func settle() observer.RequestCounts {
 	}
 }
 
-// awaitNone waits for the observer's goroutines: suites that look for leaks at
-// their end shall find their own.
+// awaitNone gives the observer's goroutines 2 s to be gone after Stop. One that
+// stays is in the report, and suites that look for leaks find it, too.
 func awaitNone() {
 	for range 200 {
 		if goroutines() == 0 {
