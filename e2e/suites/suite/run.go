@@ -35,7 +35,7 @@ const (
 // run is what one run of a binary gave.
 type run struct {
 	tests  map[string]outcome // by their names
-	ended  bool               // by itself, whatever failed: not by a panic nor out of time
+	ended  bool               // as it should, whatever failed: not by a panic, nor out of time
 	output string             // what it wrote
 	counts []counts           // what the hook saw and the observer counted, a line for each process
 }
@@ -77,6 +77,9 @@ func (w *Workshop) run(ctx context.Context, s Suite, b binary, mode Mode, only s
 	}
 	r := run{output: output.String()}
 	r.tests, r.ended = parse(r.output)
+	if err != nil && count(r.tests, failed) == 0 {
+		r.ended = false // a TestMain that has found goroutines, or a way out past the tests
+	}
 	if mode == Without {
 		return r, nil
 	}
