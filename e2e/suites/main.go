@@ -74,7 +74,7 @@ func compare(ctx context.Context, names []string, only, library, work string) (o
 			ok = false
 		}
 		for _, r := range results {
-			print(r)
+			show(r)
 			ok = ok && len(r.Unlisted()) == 0 && len(r.Wrong) == 0
 		}
 		if ctx.Err() != nil {
@@ -84,7 +84,7 @@ func compare(ctx context.Context, names []string, only, library, work string) (o
 	return ok, nil
 }
 
-func print(r suite.Result) {
+func show(r suite.Result) {
 	fmt.Println(r)
 	for _, d := range r.Differences {
 		if d.Reason != "" {
