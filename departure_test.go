@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -198,6 +199,14 @@ func TestWhatCountsAsADeparture(t *testing.T) {
 		{"cause that is the error itself", withCause(context.Canceled), true},
 		{"cause of the application's own", withCause(errors.New("draining")), false},
 		{"cause that wraps the error", withCause(fmt.Errorf("draining: %w", context.Canceled)), false},
+		{"connection's own cause (H58)", withCause(fmt.Errorf("idle timeout: %w", net.ErrClosed)), true},
+		{"connection's cause itself (H58)", withCause(net.ErrClosed), true},
+		{"connection's cause among others (H58)", withCause(errors.Join(io.EOF, net.ErrClosed)), true},
+		{"another network error", withCause(&net.OpError{Op: "read", Err: errors.New("reset")}), false},
+		{"connection's cause of a deadline", func(parent context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithTimeoutCause(parent, 0, net.ErrClosed)
+			return ctx, cancel
+		}, false},
 		{"deadline", func(parent context.Context) (context.Context, func()) {
 			ctx, cancel := context.WithTimeout(parent, 0)
 			return ctx, cancel
@@ -222,6 +231,17 @@ func TestWhatCountsAsADeparture(t *testing.T) {
 			assert.Equal(t, want, o.counted())
 		})
 	}
+}
+
+func TestH58ConnectionsOwnCause(t *testing.T) {
+	o := observe(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+	observer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		cancel(fmt.Errorf("stream 7: %w", net.ErrClosed))
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	assert.Equal(t, counts{Responses: statuses{200: 1}, Cancellations: leftAfter(observer.UnmatchedRoute)}, o.counted())
 }
 
 // resembling is a context with an error that is not context.Canceled itself.

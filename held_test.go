@@ -320,6 +320,27 @@ func TestH56HowACopyIsCutUp(t *testing.T) {
 	}
 }
 
+// An outer handler that has sent the head leaves net/http nothing to look at: it
+// passes the whole file on.
+func TestH56FileAfterAnOuterHandlersHead(t *testing.T) {
+	observe(t)
+	over := func(with func(http.Handler) http.Handler) []string {
+		w := new(wire)
+		inner := with(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.(io.ReaderFrom).ReadFrom(sourcesOf(t, []int{5000}, w)["file"]())
+		}))
+		sentOver(t, func(c *net.TCPConn) net.Conn { return wiredConn{c, w} }, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Length", "5000")
+			rw.(http.Flusher).Flush()
+			inner.ServeHTTP(rw, r)
+		}))
+		return w.events
+	}
+	want := over(func(h http.Handler) http.Handler { return h })
+	assert.Contains(t, want, "passed on 5000 of a *os.File")
+	assert.Equal(t, want, over(func(h http.Handler) http.Handler { return observer.Middleware(h) }))
+}
+
 // wiredWriter has the methods of HTTP/2's writer and lists their calls.
 type wiredWriter struct {
 	http2Writer
