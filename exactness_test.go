@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gym-observer/observer"
+	"github.com/gym-observer/observer/internal/response"
 )
 
 // ending is one way for a request to end, and what it must add to the totals.
@@ -186,6 +187,7 @@ func TestTenThousandRequestsAreCountedExactly(t *testing.T) {
 	receive(t, collected)
 	add()
 
+	assert.Zero(t, response.Streaming(), "all have ended")
 	now := metrics.Counts()
 	assert.Equal(t, want, counts{
 		InFlight:            now.InFlight - before.InFlight,

@@ -50,7 +50,7 @@ func WithRoute(route func(*http.Request) string) MiddlewareOption {
 //
 // A client has gone away when the context that the middleware received is
 // cancelled, without a deadline or a cause of the application's own, before the
-// response is complete. It is complete when its declared Content-Length has been
+// response is complete. A cause that wraps net.ErrClosed is the connection's. It is complete when its declared Content-Length has been
 // written, or when it has no body. What looks the same to net/http counts the
 // same: [http.Server.Close], a cancel function of an outer handler, a client
 // that closes only its sending side, and a connection whose read or write
@@ -61,6 +61,18 @@ func WithRoute(route func(*http.Request) string) MiddlewareOption {
 // The route of such a request is the path of the pattern that its
 // [http.ServeMux] matched, if that received the very same request; else see
 // [WithRoute].
+//
+// Where an h2c handler (golang.org/x/net/http2/h2c) serves HTTP/2 without TLS, the
+// middleware belongs inside of it: h2c.NewHandler(observer.Middleware(next), …).
+// That handler takes the connection over; around it the middleware sees one hijacked
+// request for as long as the connection lives, and none of those that come over it.
+// A server with [http.Server.Protocols] needs no such handler.
+//
+// Code that walks along Unwrap finds the writers of outer handlers as without the
+// middleware. What it does with the very last one, past others that have the method,
+// goes unnoticed: a connection that is hijacked so counts as a response.
+//
+// A handler that is called by hand with a nil request or writer is not counted.
 //
 // As behind every wrapped writer, [http.MaxBytesReader] cannot ask net/http to
 // close the connection, and net/http blames this package when it logs that a

@@ -12,6 +12,14 @@ import "net/http"
 // CloseIdleConnections to a next that has it. The hops of a redirect are counted
 // one at a time; a transport that is wrapped twice counts each request twice.
 //
+// Behind any wrapper [http.Client] does not always name its Timeout in the text of
+// the error of a request that took too long: it sets the time limit in two ways at
+// once for a transport whose type it does not know, and the text depends on which is
+// first. Match the error by errors.Is(err, context.DeadlineExceeded) or its Timeout
+// method, which hold either way, and not by its text. (The text could be had by a
+// type named http2.Transport, which net/http takes for its own. Whoever looks at the
+// type would be misled, and the next net/http may look more closely.)
+//
 // http.DefaultTransport = observer.Transport(nil) goes on to the default before
 // it. A wrapper of another kind around Transport(nil) must not become the
 // default, since the two would call each other: give it the transport itself.

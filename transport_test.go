@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -267,6 +268,22 @@ func TestOutboundAcrossStopAndStart(t *testing.T) {
 	close(unobserved)
 	receive(t, second)
 	assert.Zero(t, o.counted())
+}
+
+// The text is another matter: see Transport.
+func TestH85TimeoutIsKnownByItsKind(t *testing.T) {
+	observe(t)
+	release := make(chan struct{})
+	s := serve(t, http1Protocol, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer close(release)
+	client := &http.Client{Transport: observer.Transport(s.Client().Transport), Timeout: 5 * time.Millisecond}
+	for range 100 {
+		_, err := client.Post(s.URL, "", nil)
+		var failed net.Error
+		require.ErrorAs(t, err, &failed)
+		assert.True(t, failed.Timeout(), "%v", err)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	}
 }
 
 func TestTransportAllocatesNothing(t *testing.T) {
