@@ -178,12 +178,16 @@ func (o Observed) Complete(method string) bool {
 	return owed > hasLength/2 && owed <= hasLength
 }
 
-// CountNoStream leaves the request out of [Streaming], however it goes on.
-func (o Observed) CountNoStream() { o.End() }
+// CountNoStream leaves the request out of [Streaming], however it goes on. It is
+// for before the handler has the writer.
+func (o Observed) CountNoStream() { o.w.flags.Or(settled) }
 
-// End takes the request off [Streaming], for good. It may be called again.
+// End takes the request off [Streaming], for good. It may be called again; what
+// else was noted is to be asked before.
 func (o Observed) End() {
-	if o.w.flags.Or(settled)&(streams|settled) == streams {
+	// A swap of all flags is one instruction, which every request pays; to set one
+	// and learn of another takes a loop.
+	if o.w.flags.Swap(settled)&(streams|settled) == streams {
 		streaming.Add(-1)
 	}
 }
