@@ -137,7 +137,7 @@ func TestVerdictFollowsWhatIsDone(t *testing.T) {
 				}
 			}
 		}},
-		{observer.CauseAdmission, "WARN", func() func() {
+		{observer.CauseAdmission, "INFO", func() func() {
 			admission := observer.NewMeteredAdmission(nil)
 			admission = observer.NewMeteredAdmission(blockedLimit{admission})
 			ctx, cancel := context.WithCancel(context.Background())
@@ -190,7 +190,7 @@ func TestVerdictsLineHasItsLevelAndComesOnce(t *testing.T) {
 	}
 	for cause, load := range causes {
 		level := "WARN"
-		if cause == observer.CauseDownstream {
+		if cause == observer.CauseDownstream || cause == observer.CauseAdmission {
 			level = "INFO"
 		}
 		t.Run(string(cause), func(t *testing.T) {

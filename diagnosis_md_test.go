@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -12,28 +13,63 @@ import (
 	"github.com/gym-observer/observer/internal/diagnosis"
 )
 
-// The table in DIAGNOSIS.md is what people read in place of rules.go.
-func TestDiagnosisTableHasTheRules(t *testing.T) {
-	text, err := os.ReadFile("docs/DIAGNOSIS.md")
-	require.NoError(t, err)
-	type row struct{ cause, condition string }
-	var documented []row
-	for _, columns := range regexp.MustCompile("(?m)^\\| \\d+ \\| `(\\w+)` \\| (.*?) \\| .*? \\|$").FindAllStringSubmatch(string(text), -1) {
-		documented = append(documented, row{columns[1], columns[2]})
-	}
-	var want []row
-	for cause := diagnosis.None + 1; int(cause) < diagnosis.NumCauses; cause++ {
-		want = append(want, row{cause.Name(), cause.Condition()})
-	}
-	assert.Equal(t, want, documented)
+const diagnosisPage = "docs/DIAGNOSIS.md"
+
+// diagnosisTables are made of the rows of the causes, by what stands before each
+// in the page. People read them in place of the code.
+var diagnosisTables = map[string]func() string{
+	"what to do": whatToDoTable,
+	"the rules":  rulesTable,
 }
 
-// What to do stands in another table, with a row for each verdict.
-func TestDiagnosisExplainsEveryVerdict(t *testing.T) {
-	text, err := os.ReadFile("docs/DIAGNOSIS.md")
+func TestDiagnosisTables(t *testing.T) {
+	page, err := os.ReadFile(diagnosisPage)
 	require.NoError(t, err)
+	text := string(page)
+	for name, table := range diagnosisTables {
+		begin := "<!-- " + name + ": made by go test -run TestDiagnosisTables -update . -->\n"
+		end := "<!-- end of " + name + " -->\n"
+		before, rest, found := strings.Cut(text, begin)
+		require.True(t, found, "%s has the line %s", diagnosisPage, begin)
+		written, after, found := strings.Cut(rest, end)
+		require.True(t, found, "%s has the line %s", diagnosisPage, end)
+		if *update {
+			text = before + begin + table() + end + after
+			continue
+		}
+		assert.Equal(t, table(), written, "the rows and %s in %s differ: go test -run TestDiagnosisTables -update .", name, diagnosisPage)
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(diagnosisPage, []byte(text), 0o644))
+	}
+}
+
+func whatToDoTable() string {
+	var table strings.Builder
+	table.WriteString("| verdict | what it means | look here first | what looks like it and is not |\n|---|---|---|---|\n")
 	for cause := range diagnosis.Cause(diagnosis.NumCauses) {
-		assert.Regexp(t, "(?m)^\\| `"+cause.Name()+"` \\| .* \\| .* \\|$", string(text))
+		d := diagnosis.DocumentationOf(cause)
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", cause.Name(), cell(d.Meaning), cell(d.LookFirst), cell(d.NotIt))
+	}
+	return table.String()
+}
+
+func rulesTable() string {
+	var table strings.Builder
+	table.WriteString("| # | verdict | holds when, over the window | why there |\n|---|---|---|---|\n")
+	for cause := diagnosis.None + 1; int(cause) < diagnosis.NumCauses; cause++ {
+		fmt.Fprintf(&table, "| %d | `%s` | %s | %s |\n", cause, cause.Name(), cell(cause.Condition()), cell(diagnosis.DocumentationOf(cause).Why))
+	}
+	return table.String()
+}
+
+func TestEveryCauseIsDocumented(t *testing.T) {
+	for cause := range diagnosis.Cause(diagnosis.NumCauses) {
+		d := diagnosis.DocumentationOf(cause)
+		for _, text := range []string{d.Meaning, d.LookFirst, d.NotIt} {
+			assert.NotEmpty(t, text, cause.Name())
+		}
+		assert.Equal(t, cause != diagnosis.None, d.Why != "", cause.Name())
 	}
 }
 

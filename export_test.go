@@ -43,7 +43,7 @@ func WithoutTotals(t testing.TB) {
 func PublishWindow(length time.Duration, loads map[Cause]float64) {
 	w := &diagnosis.Window{
 		At: time.Now(), Length: length, Processors: 2, CPUs: 2,
-		WorstLag: 1500 * time.Millisecond, OutboundWait: length,
+		WorstLag: 1500 * time.Millisecond, OutboundWait: length, AdmissionWait: length,
 	}
 	for cause := range diagnosis.All() {
 		load, measured := loads[causeOf(cause)]

@@ -97,6 +97,9 @@ func pageSnapshot() (s page.Snapshot) {
 	for _, cause := range d.Unmeasured {
 		s.Unmeasured = append(s.Unmeasured, string(cause))
 	}
+	for _, cause := range d.Also {
+		s.Also = append(s.Also, string(cause))
+	}
 	for _, w := range d.Oldest {
 		s.Oldest = append(s.Oldest, page.Work{Kind: w.Kind, Name: w.Name, Age: w.Age})
 	}

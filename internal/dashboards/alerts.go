@@ -42,7 +42,7 @@ var alerts = []alert{
 	},
 	{
 		name:   "ObserverSlow",
-		reason: "One cause had the verdict for nine tenths of five minutes; the tenth is for scrapes that do not meet the ends of the range. Waiting for another server is how many programs live, so downstream is left out.",
+		reason: "One cause had the verdict for nine tenths of five minutes; the tenth is for scrapes that do not meet the ends of the range. Waiting for another server, or for a limit, is how many programs live, so downstream and admission are left out.",
 		expr: expression(`sum by (job, instance, nemo_gym_cause) (rate(<gym.slow_time>{nemo_gym_cause!~"` + information + `"}[5m]))
   > 0.9`),
 		severity: ticket,
