@@ -32,7 +32,11 @@ type recorded struct {
 		LimiterOn            bool    `json:"limiter_on"`
 		Steal, Timeslices    float64
 		Children             *float64
-		AdmissionWaitSeconds float64 `json:"admission_wait_seconds"`
+		MostlyRunnable       *float64 `json:"mostly_runnable"`
+		IdleShare            float64  `json:"idle_share"`
+		OwedRequests         float64  `json:"owed_requests"`
+		RequestWaitSeconds   float64  `json:"request_wait_seconds"`
+		AdmissionWaitSeconds float64  `json:"admission_wait_seconds"`
 	}
 }
 
@@ -75,11 +79,17 @@ func (r recorded) windows(t testing.TB) (all []*Window) {
 			GCLimited:      m.LimiterOn,
 			OutboundWait:   seconds(m.OutboundWaitSeconds),
 			AdmissionWait:  seconds(m.AdmissionWaitSeconds),
+			RequestWait:    seconds(m.RequestWaitSeconds),
 			Active:         m.ActiveRollouts,
+			Owed:           m.OwedRequests,
+			Idle:           number.Known(m.IdleShare),
 		}
 		for name, load := range m.Load {
 			require.Contains(t, causes, name)
 			w.Load[causes[name]] = number.Known(load)
+		}
+		if m.MostlyRunnable != nil {
+			w.MostlyRunnable = number.Known(*m.MostlyRunnable)
 		}
 		if m.Children != nil {
 			w.Load[BlockedThread] = w.Load[BlockedThread].Less(number.Known(*m.Children))

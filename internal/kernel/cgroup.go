@@ -61,7 +61,7 @@ func (f *CgroupFinder) Find(fsys fs.FS, controller string) (Cgroup, error) {
 	if err != nil {
 		return Cgroup{}, err
 	}
-	if string(cgroup) != f.cgroup {
+	if f.found == nil || string(cgroup) != f.cgroup {
 		f.cgroup, f.found, f.hidden = string(cgroup), make(map[string]Cgroup), make(map[string]error)
 	}
 	if known, found := f.found[controller]; found && known.exists(fsys) {

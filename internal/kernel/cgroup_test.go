@@ -139,6 +139,9 @@ func TestFindCgroupWithoutFiles(t *testing.T) {
 	_, err = new(kernel.CgroupFinder).Find(fstest.MapFS{"proc/self/cgroup": text("0::/\n")}, "cpu")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
+	_, err = new(kernel.CgroupFinder).Find(fstest.MapFS{"proc/self/cgroup": text("")}, "cpu")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+
 	_, err = new(kernel.CgroupFinder).Find(fstest.MapFS{ // the group's directory was removed
 		"proc/self/cgroup":    text("0::/gone (deleted)\n"),
 		"proc/self/mountinfo": text("9 1 0:9 / /c rw - cgroup2 cgroup rw\n"),
