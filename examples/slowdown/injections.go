@@ -97,6 +97,8 @@ var injections = []injection{
 
 	{cause: observer.CauseDownstream, kind: "driver", inject: askSlowModel,
 		what: "32 rollouts wait for a model server that takes 300 ms"},
+	{cause: observer.CauseDownstream, kind: "small", inject: askWithFew,
+		what: "the same with four rollouts, which is all that a small driver has"},
 	{cause: observer.CauseDownstream, kind: "proxy", inject: proxySlowModel,
 		what: "the server's handler calls another server, which works on two requests at a time; there are no rollouts"},
 	{cause: observer.CauseDownstream, kind: "silent", inject: askSilentModel,
@@ -136,7 +138,7 @@ var injections = []injection{
 	{cause: observer.CauseNone, kind: "workers", inject: keepBusy,
 		what: "one goroutine a processor works all the time, and nothing queues"},
 	{cause: observer.CauseNone, kind: "outbound", inject: askALittle,
-		what: "four rollouts wait for a model server that takes 300 ms"},
+		what: "the server's handler calls a server that takes 300 ms, four times at once; there are no rollouts"},
 	{cause: observer.CauseNone, kind: "collecting", inject: allocateModerately,
 		what: "100 MiB of garbage a second beside a live heap of 32 MiB: the collector works, and copes"},
 	{cause: observer.CauseNone, kind: "herd", inject: wakeTogether,

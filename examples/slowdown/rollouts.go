@@ -73,8 +73,8 @@ func newModel(parallel int64) *httptest.Server {
 
 func askSlowModel(ctx context.Context, s *server) error { return askModel(ctx, s, 32) }
 
-// askALittle is how services work.
-func askALittle(ctx context.Context, s *server) error { return askModel(ctx, s, 4) }
+// askWithFew is a driver with a small limit, which waits for its model as any does.
+func askWithFew(ctx context.Context, s *server) error { return askModel(ctx, s, 4) }
 
 func askModel(ctx context.Context, s *server, rollouts int) error {
 	model := newModel(0)
@@ -88,10 +88,18 @@ func askModel(ctx context.Context, s *server, rollouts int) error {
 
 // proxySlowModel is a server that waits for a server, without any rollout.
 func proxySlowModel(ctx context.Context, s *server) error {
-	model := newModel(2)
+	return proxyModel(ctx, s, newModel(2), 16)
+}
+
+// askALittle is how services work.
+func askALittle(ctx context.Context, s *server) error {
+	return proxyModel(ctx, s, newModel(0), 4)
+}
+
+func proxyModel(ctx context.Context, s *server, model *httptest.Server, clients int) error {
 	defer model.Close()
 	s.upstream.Store(&model.URL)
-	together(ctx, 16, func() { _ = get(ctx, s.client, s.url+"/ask") })
+	together(ctx, clients, func() { _ = get(ctx, s.client, s.url+"/ask") })
 	return nil
 }
 
