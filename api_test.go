@@ -21,7 +21,7 @@ import (
 // signature that changes, breaks somebody's build. What is meant is accepted with
 // go test -run TestExportedAPI -update .
 func TestExportedAPI(t *testing.T) {
-	for name, folder := range map[string]string{"observer": ".", "export": "export"} {
+	for name, folder := range map[string]string{"observer": ".", "export": "export", "client": "client"} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join("testdata", "api", name+".txt")
 			declared := exportedDeclarations(t, folder)
@@ -65,6 +65,9 @@ func exportedDeclarations(t *testing.T, folder string) string {
 // without its body. An import declares nothing.
 func separate(declaration ast.Decl) (single []ast.Decl) {
 	if function, ok := declaration.(*ast.FuncDecl); ok {
+		if function.Recv != nil && !ofExportedType(function.Recv) {
+			return nil
+		}
 		function.Body, function.Doc = nil, nil
 		return []ast.Decl{function}
 	}
@@ -76,4 +79,14 @@ func separate(declaration ast.Decl) (single []ast.Decl) {
 		single = append(single, &ast.GenDecl{Tok: group.Tok, Specs: []ast.Spec{spec}})
 	}
 	return single
+}
+
+// ofExportedType reports whether a receiver's type is exported.
+func ofExportedType(receiver *ast.FieldList) bool {
+	base := receiver.List[0].Type
+	if pointer, ok := base.(*ast.StarExpr); ok {
+		base = pointer.X
+	}
+	name, ok := base.(*ast.Ident)
+	return !ok || name.IsExported()
 }

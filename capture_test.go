@@ -25,6 +25,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/evidence"
+	"github.com/gym-observer/observer/internal/reading"
 )
 
 var diagnosisOfTest = Diagnosis{Verdict: CauseGC, Summary: "gc: the collector", Window: 10 * time.Second}
@@ -255,7 +256,7 @@ func startObserving(t *testing.T, log *lines, options ...Option) *Observer {
 // awaitFirstWindow waits until the sampler has begun, and sleeps until its first
 // sample.
 func awaitFirstWindow(o *Observer) {
-	l := &o.handle.process.loads
+	l := &o.handle.session.sampler.windows
 	for {
 		l.mu.Lock()
 		begun := l.series != diagnosis.Series{}
@@ -275,7 +276,7 @@ func TestH49ApplicationsOwnRecorderIsLeftAlone(t *testing.T) {
 	var log lines
 	o := startCapturing(t, &log, directory)
 	assert.Len(t, log.with("WARN observer: captures will have no trace"), 1)
-	c := o.handle.process.capture
+	c := o.handle.session.sampler.capture
 	c.begin("gc", diagnosisOfTest)
 	c.writing.Wait()
 	o.Stop()
@@ -297,7 +298,7 @@ func TestApplicationsOwnTraceGoesOn(t *testing.T) {
 	directory := t.TempDir()
 	var log lines
 	o := startCapturing(t, &log, directory)
-	o.handle.process.capture.begin("gc", diagnosisOfTest)
+	o.handle.session.sampler.capture.begin("gc", diagnosisOfTest)
 	o.Stop()
 	assert.True(t, trace.IsEnabled())
 	trace.Stop()
@@ -338,12 +339,12 @@ func (h *startingHandler) Handle(ctx context.Context, record slog.Record) error 
 func TestCaptureIsOffByDefault(t *testing.T) {
 	o := startObserving(t, new(lines), WithCapture(""))
 	awaitFirstWindow(o)
-	p := o.handle.process
+	p := &o.handle.session.sampler
 	assert.Nil(t, p.capture)
 	for range 2 {
 		p.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 50}))
 	}
-	p.addToWindow(o.handle.loop, sampleAt(time.Now(), time.Hour))
+	p.take(time.Now(), time.Hour, reading.Queues{}, time.Hour)
 	p.capture.begin("nil", Diagnosis{})
 }
 
@@ -362,7 +363,7 @@ func TestWhichVerdictsAreCaptured(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			directory := t.TempDir()
 			o := startCapturing(t, new(lines), directory, WithCaptureCooldown(0))
-			p := o.handle.process
+			p := &o.handle.session.sampler
 			p.publish(test.w)
 			p.capture.writing.Wait()
 			assert.Empty(t, entries(t, directory), "it is not the verdict yet")
@@ -405,8 +406,8 @@ func TestLagPastTheThresholdIsCaptured(t *testing.T) {
 	} {
 		directory := t.TempDir()
 		o := startCapturing(t, new(lines), directory, test.options...)
-		p := o.handle.process
-		p.addToWindow(o.handle.loop, sampleAt(time.Now(), test.lag))
+		p := &o.handle.session.sampler
+		p.take(time.Now(), test.lag, reading.Queues{}, time.Hour)
 		o.Stop()
 		names := entries(t, directory)
 		if !test.captured {
@@ -447,7 +448,7 @@ func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 	var log lines
 	later := startCapturing(t, &log, other)
 	assert.Len(t, log.with("capture"), 1)
-	assert.Equal(t, first, later.handle.process.capture.directory)
+	assert.Equal(t, first, later.handle.session.sampler.capture.directory)
 	later.Stop()
 	o.Stop()
 }
@@ -455,7 +456,7 @@ func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 	directory := t.TempDir()
 	o := startCapturing(t, new(lines), directory)
-	p := o.handle.process
+	p := &o.handle.session.sampler
 	p.capture.begin("gc", diagnosisOfTest)
 	o.Stop()
 	names := entries(t, directory)
@@ -467,7 +468,7 @@ func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 
 func TestStopReturnsInTimeWhateverACaptureDoes(t *testing.T) {
 	o := startCapturing(t, new(lines), t.TempDir())
-	p := o.handle.process
+	p := &o.handle.session.sampler
 	c := p.capture
 	stuck, released := make(chan struct{}), make(chan struct{})
 	c.failed = func(string, error) { // as in a disk that does not answer
@@ -480,7 +481,7 @@ func TestStopReturnsInTimeWhateverACaptureDoes(t *testing.T) {
 	o.Stop()
 	assert.Less(t, time.Since(began), 3*time.Second)
 	select {
-	case <-p.closed:
+	case <-o.handle.session.closed:
 	default:
 		assert.Fail(t, "the provider has not been let go of")
 	}
@@ -540,7 +541,7 @@ func TestTraceIsRecordedByAStartWhileTheStopBeforeStillFlushes(t *testing.T) {
 		}
 	}
 	other := startCapturing(t, &log, directory)
-	assert.NotNil(t, other.handle.process.capture.recorder)
+	assert.NotNil(t, other.handle.session.sampler.capture.recorder)
 	assert.Empty(t, log.with("no trace"))
 	close(flushed)
 	<-stopped
@@ -560,7 +561,7 @@ func TestH76CapturesStayInStartsDirectory(t *testing.T) {
 	t.Chdir(began)
 	option := WithCapture("evidence", WithCaptureCooldown(0))
 	o := startObserving(t, new(lines), option)
-	p := o.handle.process
+	p := &o.handle.session.sampler
 	p.capture.begin("gc", diagnosisOfTest)
 	p.capture.writing.Wait()
 	t.Chdir(elsewhere)
@@ -576,7 +577,7 @@ func TestH76CapturesStayInStartsDirectory(t *testing.T) {
 func TestTraceEndsAndBeginsWithTheNumberOfGoroutines(t *testing.T) {
 	directory := t.TempDir()
 	o := startCapturing(t, new(lines), directory, WithCaptureCooldown(0), WithCaptureGoroutines(100))
-	p := o.handle.process
+	p := &o.handle.session.sampler
 	capture := func() (files []string) {
 		p.capture.watch() // as each window does
 		p.capture.writing.Wait()

@@ -20,6 +20,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/gym-observer/observer/internal/count"
+
 	"github.com/gym-observer/observer/internal/catalogue"
 )
 
@@ -33,25 +35,25 @@ type settableSource struct {
 	during                             func() // called in a reading
 }
 
-func (*settableSource) close() {}
+func (*settableSource) Close() {}
 
-func (s *settableSource) cpuTime() (user, system float64, err error) {
+func (s *settableSource) CPUTime() (user, system float64, err error) {
 	if s.cpuPanics {
 		panic("thrown by the source")
 	}
 	return s.user, s.system, s.cpuFails
 }
 
-func (s *settableSource) residentMemory() (int64, error) {
+func (s *settableSource) ResidentMemory() (int64, error) {
 	if s.during != nil {
 		s.during()
 	}
 	return s.memory, s.memoryFails
 }
 
-func (s *settableSource) threads() (int64, error) { return s.threadCount, s.threadsFail }
+func (s *settableSource) Threads() (int64, error) { return s.threadCount, s.threadsFail }
 
-func (s *settableSource) openDescriptors() (int64, error) {
+func (s *settableSource) OpenDescriptors() (int64, error) {
 	if s.descriptorsPanic {
 		panic("thrown by the source")
 	}
@@ -61,7 +63,7 @@ func (s *settableSource) openDescriptors() (int64, error) {
 // inside is a running observer of which a test reaches the inside. It has no
 // sampler.
 type inside struct {
-	*process
+	*session
 	source            *settableSource
 	cumulative, delta *sdkmetric.ManualReader
 	log               *lineCounter
@@ -70,9 +72,8 @@ type inside struct {
 
 func startInside(t testing.TB) *inside {
 	t.Helper()
-	for _, last := range []*ratchet{&lastCPUUser, &lastCPUSystem} {
-		before := last.above.Swap(0) // as in a new process
-		t.Cleanup(func() { last.above.Store(before) })
+	for _, last := range []*count.Ratchet{&totals.cpuUser, &totals.cpuSystem} {
+		t.Cleanup(last.Forget()) // as in a new process
 	}
 	i := &inside{
 		source:     &settableSource{user: 2, system: 1, memory: 4096, threadCount: 8, openFiles: 16},
@@ -86,8 +87,8 @@ func startInside(t testing.TB) *inside {
 		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.cumulative), sdkmetric.WithReader(i.delta))))
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
-	i.process, i.stop = running.Load(), p.Release
-	i.process.source = i.source
+	i.session, i.stop = running.Load(), p.Release
+	i.session.collector.process = i.source
 	return i
 }
 
@@ -267,10 +268,10 @@ func TestH46CounterHoldsItsLastValueWhereItsReadingFalls(t *testing.T) {
 
 	// Across a Stop and a Start too.
 	i.stop()
-	p, err := Acquire(context.Background(), WithMeterProvider(i.process.provider))
+	p, err := Acquire(context.Background(), WithMeterProvider(i.session.provider))
 	require.NoError(t, err)
 	defer p.Release()
-	running.Load().source = &settableSource{user: 1, system: 1}
+	running.Load().collector.process = &settableSource{user: 1, system: 1}
 	now := i.collect(t, i.cumulative)
 	assert.Equal(t, 11.0, now[userTime])
 	assert.Equal(t, 7.0, now[systemTime])
@@ -278,13 +279,13 @@ func TestH46CounterHoldsItsLastValueWhereItsReadingFalls(t *testing.T) {
 
 func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
 	whole := startInside(t)
-	driverTotals.drive()
+	totals.driver.drive()
 	want := whole.collect(t, whole.cumulative).names()
-	rows := len(whole.process.instruments.Load().observables)
+	rows := len(whole.session.collector.observables)
 	whole.stop()
 	for row := range rows {
 		i := startInside(t)
-		broken := &i.process.instruments.Load().observables[row]
+		broken := &i.session.collector.observables[row]
 		others := make(map[string]bool)
 		for name := range want {
 			if name != broken.name {
@@ -347,7 +348,7 @@ func (o *once) observed(instrument metric.Observable, options []metric.ObserveOp
 
 func TestEachAttributeSetIsObservedOnce(t *testing.T) {
 	i := startInside(t)
-	driverTotals.drive()
+	totals.driver.drive()
 	for range 3 {
 		defer Start(t.Context(), "same", WithTaskCount(true), WithSampleInterval(time.Hour)).Stop()
 	}
@@ -358,14 +359,14 @@ func TestEachAttributeSetIsObservedOnce(t *testing.T) {
 	Requests().CountResponse(200)
 	for range 2 {
 		into := &once{t: t, seen: make(map[string]bool)}
-		require.NoError(t, i.process.collect(context.Background(), into))
+		require.NoError(t, i.session.collector.collect(context.Background(), into))
 		assert.Greater(t, len(into.seen), 20)
 	}
 }
 
 func TestCallbackTakesNoLockOfStartAndStop(t *testing.T) {
 	i := startInside(t)
-	mu.Lock()
+	changing.Lock()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -376,7 +377,7 @@ func TestCallbackTakesNoLockOfStartAndStop(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("a collection waits for a lock that Start and Stop hold")
 	}
-	mu.Unlock()
+	changing.Unlock()
 	<-done
 }
 
@@ -384,8 +385,8 @@ func TestNothingIsKeptOfARunThatHasEnded(t *testing.T) {
 	for range 3 {
 		startInside(t).stop()
 	}
-	mu.Lock()
-	defer mu.Unlock()
+	changing.Lock()
+	defer changing.Unlock()
 	assert.Empty(t, closing)
 }
 
@@ -410,7 +411,7 @@ func TestLogHandlerMayStopTheObserverInACallback(t *testing.T) {
 	})
 	i.collect(t, i.cumulative)
 	select {
-	case <-i.process.closed:
+	case <-i.session.closed:
 	case <-time.After(10 * time.Second):
 		t.Error("Stop has not ended")
 	}
@@ -433,7 +434,7 @@ func TestStopReturnsWhileACallbackHangs(t *testing.T) {
 	close(release)
 	wg.Wait()
 	select {
-	case <-i.process.closed:
+	case <-i.session.closed:
 	case <-time.After(10 * time.Second):
 		t.Error("Stop has not ended")
 	}
@@ -514,13 +515,13 @@ func TestCollectionAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	i := startInside(t) // whose source reads nothing: what the real one allocates has a test beside it
-	driverTotals.drive()
+	totals.driver.drive()
 	for status := range 5 {
 		Requests().CountResponse(200 + status)
 		Requests().CountCancellation(fmt.Sprint("/route/", status), false)
 	}
 	var into discard
-	collect := func() { assert.NoError(t, i.process.collect(context.Background(), &into)) }
+	collect := func() { assert.NoError(t, i.session.collector.collect(context.Background(), &into)) }
 	assert.Zero(t, testing.AllocsPerRun(100, collect))
 	assert.Greater(t, into.points, 101*20)
 }

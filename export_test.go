@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/diagnosis"
-	"github.com/gym-observer/observer/internal/kernel"
 	"github.com/gym-observer/observer/internal/number"
+	"github.com/gym-observer/observer/internal/reading"
 )
 
 // What tests from outside need of the inside.
@@ -16,10 +17,9 @@ import (
 // WithMachine lets the observers of a test run on a machine with these files,
 // and with the threads in a directory like /proc/self/task.
 func WithMachine(t testing.TB, root fs.FS, tasks string) {
-	previous := thisMachine
-	t.Cleanup(func() { thisMachine = previous })
-	thisMachine = newMachine(root)
-	thisMachine.tasks = kernel.NewThreadReader(tasks)
+	previous := totals.machine
+	t.Cleanup(func() { totals.machine = previous })
+	totals.machine = reading.NewMachine(root, tasks)
 }
 
 // OnlyOnLinux skips a test of what the kernel lists of each thread.
@@ -32,9 +32,8 @@ func OnlyOnLinux(t testing.TB) {
 // WithoutTotals lets a test begin without the kernel's totals that the process
 // has read so far.
 func WithoutTotals(t testing.TB) {
-	for _, r := range []*ratchet{&lastRunDelay, &lastThrottled} {
-		previous := r.above.Swap(0)
-		t.Cleanup(func() { r.above.Store(previous) })
+	for _, r := range []*count.Ratchet{&totals.runDelay, &totals.throttled} {
+		t.Cleanup(r.Forget())
 	}
 }
 
@@ -49,23 +48,22 @@ func PublishWindow(length time.Duration, loads map[Cause]float64) {
 		load, measured := loads[causeOf(cause)]
 		w.Load[cause] = number.If(measured, load)
 	}
-	running.Load().publish(w)
+	running.Load().sampler.publish(w)
 }
 
 // PublishLag does the same with a window in which goroutines woke late, half of
 // the time and once by worst, and nothing else was measured.
 func PublishLag(length, worst time.Duration) {
-	running.Load().publish(&diagnosis.Window{
+	running.Load().sampler.publish(&diagnosis.Window{
 		At: time.Now(), Length: length, Processors: 2, CPUs: 2,
 		WorstLag: worst, LagShare: 0.5,
 	})
 }
 
 // PassOn hands what waits to be recorded to the provider, as a collection does.
-func PassOn() { running.Load().recordings.passOnAll() }
+func PassOn() { running.Load().sampler.recorder.Load().passOn(10 * time.Second) }
 
-// WorkListed returns how many units of work the table of those in flight lists.
-func WorkListed() (n int) {
-	inFlightWork.each(func(*work, time.Duration) { n++ })
-	return n
+// WorkListed returns how many units of work are listed as in flight.
+func WorkListed() int {
+	return totals.requests.listed.Len() + totals.driver.listed.Len()
 }

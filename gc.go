@@ -26,25 +26,23 @@ type gcRecorder struct {
 	allocated reading.SinceCollection // collections of the exporter notice it, too
 }
 
-// begin forgets what happened while nobody sampled.
-func (g *gcRecorder) begin() {
-	g.pauses.Begin()
-	g.noticeCollection()
-}
+// begin forgets the pauses until now.
+func (g *gcRecorder) begin() { g.pauses.Begin() }
 
 // poll records the pauses since the last poll, and returns them. A pause for which
-// the ring has no room is left to the next poll.
-func (g *gcRecorder) poll(to *recorder) (pauses diagnosis.Pauses, err error) {
+// the ring has no room is left to the next poll, and so are those after it: all is
+// then false.
+func (g *gcRecorder) poll(to *recorder) (pauses diagnosis.Pauses, all bool, err error) {
 	g.noticeCollection()
+	all = true
 	err = g.pauses.Poll(func(seconds float64) bool {
-		paused := time.Duration(seconds * float64(time.Second))
-		if !to.sampled.TryPut(recordingOf(&to.gcPause, seconds*1000, &generationRecord)) {
-			return false
+		all = to.sampled.TryPut(recordingOf(&to.gcPause, seconds*1000, &generationRecord))
+		if all {
+			pauses.Add(time.Duration(seconds * float64(time.Second)))
 		}
-		pauses.Add(paused)
-		return true
+		return all
 	})
-	return pauses, err
+	return pauses, all, err
 }
 
 // noticeCollection keeps count of what is allocated since the last collection. Its

@@ -60,7 +60,11 @@ func (h *handle) join(c *config, loopName *string) (err error) {
 	h.session, err = enter(c, func() (*session, error) { return setUp(h.ctx, name, c) }, func(s *session) {
 		if loopName != nil {
 			h.loop = newLoop(name, c.settings, &s.sampler, &s.loops)
-			h.loop.start(s.loops.add(h.loop))
+			first := s.loops.add(h.loop)
+			if first {
+				s.sampler.gc.begin() // what happened while nobody sampled is not reported
+			}
+			h.loop.start(first)
 		}
 	})
 	return err

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/catalogue"
+	"github.com/gym-observer/observer/internal/monotonic"
 	"github.com/gym-observer/observer/internal/ring"
 )
 
@@ -199,6 +200,21 @@ var errStuck = errors.New("the provider has not taken the last 1,024")
 // provider, or says that it has not within patience.
 func (r *recorder) passOn(patience time.Duration) (all bool) {
 	return r.sampled.PassOn(patience) && r.ring.PassOn(patience)
+}
+
+// recordingPatience is how long what was recorded waits where nobody collects.
+const recordingPatience = 10 * time.Second
+
+// hasten sees to it that what was recorded reaches the provider in time: a driver's
+// as it comes, since the page shows admissions so.
+func (r *recorder) hasten(driving bool) {
+	now := monotonic.Now()
+	r.sampled.Hasten(now, recordingPatience)
+	if driving {
+		r.ring.Hasten(now, 0)
+	} else {
+		r.ring.Hasten(now, recordingPatience)
+	}
 }
 
 // stop ends the passing on, and returns when it has ended, or at a deadline.

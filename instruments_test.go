@@ -23,32 +23,32 @@ import (
 )
 
 func TestEverySignalHasOneSource(t *testing.T) {
-	assert.Len(t, sources, len(catalogue.Signals), "a source without a signal")
+	var made histograms
+	read := 0
 	for _, s := range catalogue.Signals {
-		from := sources[s.Name]
-		ways := []bool{from.float != nil, from.integer != nil, from.observe != nil}
+		to, from := made.of(s.Name), sources[s.Name]
+		ways := []bool{to.float != nil, to.integer != nil, from != nil}
 		histogram := s.Kind == catalogue.Histogram
 		assert.Equal(t, []bool{histogram && s.Fractional, histogram && !s.Fractional, !histogram}, ways,
-			"%s, a %s, fractional %t: float, integer, observe", s.Name, s.Kind, s.Fractional)
+			"%s, a %s, fractional %t: float, integer, read", s.Name, s.Kind, s.Fractional)
+		if from != nil {
+			read++
+		}
 	}
+	assert.Len(t, sources, read, "a source without a signal")
 }
 
 // Two signals that share one histogram would record into the last one made.
 func TestSignalsHaveHistogramsOfTheirOwn(t *testing.T) {
-	var i instruments
-	seen := make(map[any]string)
-	for name, from := range sources {
-		var to any
-		switch {
-		case from.float != nil:
-			to = from.float(&i)
-		case from.integer != nil:
-			to = from.integer(&i)
-		default:
+	var made histograms
+	seen := make(map[histogram]string)
+	for _, s := range catalogue.Signals {
+		to := made.of(s.Name)
+		if to == (histogram{}) {
 			continue
 		}
-		assert.Empty(t, seen[to], "%s has the histogram of another", name)
-		seen[to] = name
+		assert.Empty(t, seen[to], "%s has the histogram of another", s.Name)
+		seen[to] = s.Name
 	}
 }
 
@@ -103,17 +103,17 @@ func (m meterWithout) Float64Histogram(name string, options ...metric.Float64His
 }
 
 func TestRowThatTheMeterRefusesLeavesTheOthers(t *testing.T) {
-	whole, err := newInstruments(noop.Meter{}, nil)
+	whole, err := newObservables(noop.Meter{})
 	require.NoError(t, err)
-	made, err := newInstruments(meterWithout{noop.Meter{}, ProcessMemoryUsageInstrument}, nil)
+	made, err := newObservables(meterWithout{noop.Meter{}, ProcessMemoryUsageInstrument})
 	assert.ErrorIs(t, err, errUnavailable)
 	assert.ErrorContains(t, err, ProcessMemoryUsageInstrument)
-	assert.Len(t, made.observables, len(whole.observables)-1)
+	assert.Len(t, made, len(whole)-1)
 
-	made, err = newInstruments(meterWithout{noop.Meter{}, EventLoopLagInstrument}, nil)
+	recorded, err := newHistograms(meterWithout{noop.Meter{}, EventLoopLagInstrument}, nil)
 	assert.ErrorIs(t, err, errUnavailable)
-	assert.Len(t, made.observables, len(whole.observables))
-	made.lag.record(context.Background(), 1) // into nothing
+	recorded.lag.record(context.Background(), 1) // into nothing
+	assert.NotNil(t, recorded.gcPause.to)
 }
 
 func TestInstrumentsAreEnabledWhereTheyLeadSomewhere(t *testing.T) {
@@ -125,7 +125,7 @@ func TestInstrumentsAreEnabledWhereTheyLeadSomewhere(t *testing.T) {
 		"SDK without a reader": {sdkmetric.NewMeterProvider(), false},
 		"SDK with a reader":    {sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())), true},
 	} {
-		made, err := newInstruments(test.provider.Meter("test"), nil)
+		made, err := newHistograms(test.provider.Meter("test"), nil)
 		require.NoError(t, err)
 		assert.Equal(t, test.want, made.enabled(), name)
 	}
@@ -133,22 +133,23 @@ func TestInstrumentsAreEnabledWhereTheyLeadSomewhere(t *testing.T) {
 
 func TestHistogramsDropWhatWouldPoisonThem(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	made, err := newInstruments(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"), nil)
+	made, err := newHistograms(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"), nil)
 	require.NoError(t, err)
 	for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		made.lag.record(context.Background(), value)
 	}
-	var ring recordings
-	ring.duration(context.Background(), &made.admission, -1, nil)
-	ring.flush()
+	to := newRecorder(made)
+	defer to.stop(time.Now().Add(10 * time.Second))
+	to.duration(context.Background(), &to.admission, -1)
+	to.passOn(10 * time.Second)
 	made.writeBytes.record(context.Background(), -1)
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &all))
 	assert.Empty(t, all.ScopeMetrics)
 
-	made.lag.record(nil, 0)                                         //nolint:staticcheck // nil is the subject
-	ring.duration(nil, &made.admission, 1500*time.Microsecond, nil) //nolint:staticcheck // as above
-	ring.flush()
+	made.lag.record(nil, 0)                                //nolint:staticcheck // nil is the subject
+	to.duration(nil, &to.admission, 1500*time.Microsecond) //nolint:staticcheck // as above
+	to.passOn(10 * time.Second)
 	made.writeBytes.record(nil, 0) //nolint:staticcheck // as above
 	require.NoError(t, reader.Collect(context.Background(), &all))
 	require.Len(t, all.ScopeMetrics, 1)
@@ -182,9 +183,6 @@ func TestRecordingSurvivesAProviderThatPanics(t *testing.T) {
 func TestZeroHistogramRecordsNothing(t *testing.T) {
 	var float floatHistogram
 	float.record(context.Background(), 1)
-	var ring recordings
-	ring.duration(context.Background(), &float, 1, nil)
-	ring.flush()
 	var integer intHistogram
 	integer.record(context.Background(), 1)
 	assert.False(t, float.enabled())

@@ -51,15 +51,17 @@ func shownHistory(t *testing.T) (seconds, windows []map[string]any) {
 
 // sampleHistory gives the history a sample of now, as if it were taken at a time.
 func (m *manual) sampleHistory(at time.Time) {
-	s := sampleAt(at, 0)
-	m.addTotals(s)
-	m.history.Add(s, time.Second)
+	m.sampler.history.Add(m.sampleAt(at), time.Second)
 }
 
 func (m *manual) beginHistory(at time.Time) {
+	m.sampler.history.Begin(m.sampleAt(at))
+}
+
+func (m *manual) sampleAt(at time.Time) *diagnosis.Sample {
 	s := sampleAt(at, 0)
-	m.addTotals(s)
-	m.history.Begin(s)
+	s.Admissions, s.Waited = m.sampler.admitted()
+	return s
 }
 
 func TestHistoryHasRoomForWhatIsMeasured(t *testing.T) {
@@ -133,7 +135,7 @@ func TestHistoryAddsUpToTheCounters(t *testing.T) {
 			w.WriteHeader(777)
 		}
 	}))
-	before := driverTotals.Counts()
+	before := totals.driver.Counts()
 	now := time.Now()
 	i.beginHistory(now)
 	for n := range 5 {
@@ -142,11 +144,11 @@ func TestHistoryAddsUpToTheCounters(t *testing.T) {
 		}
 		Driver().Offer(2)
 		require.NoError(t, admission.Do(context.Background(), func(context.Context) error {
-			i.recordings.passOnAll()
+			PassOn()
 			i.sampleHistory(now.Add(time.Duration(n)*time.Second + 500*time.Millisecond))
 			return nil
 		}))
-		i.recordings.passOnAll()
+		PassOn()
 		i.sampleHistory(now.Add(time.Duration(n+1) * time.Second))
 	}
 	all, _ := shownHistory(t)
@@ -154,7 +156,7 @@ func TestHistoryAddsUpToTheCounters(t *testing.T) {
 	waited := 0.0
 	for _, s := range all {
 		assert.Equal(t, map[string]any{"1xx": 0.0, "2xx": 3.0, "3xx": 1.0, "4xx": 2.0, "5xx": 1.0, "other": 1.0}, s["responses"])
-		assert.Equal(t, float64(requestTotals.servedNow()), s["in_flight"])
+		assert.Equal(t, float64(totals.requests.inFlight()), s["in_flight"])
 		driver := s["driver"].(map[string]any)
 		assert.Equal(t, 2.0, driver["offered"])
 		assert.Equal(t, 1.0, driver["admissions"])
@@ -184,11 +186,11 @@ func TestHistoryCountsThePausesOfTheCollector(t *testing.T) {
 // What was counted while nobody sampled belongs to no second.
 func TestHistoryAfterARestartHasNothingOfBefore(t *testing.T) {
 	first := manually(t)
-	requestTotals.CountResponse(http.StatusOK)
+	totals.requests.CountResponse(http.StatusOK)
 	first.loop.sample(time.Now())
 	first.holder.Release()
 
-	requestTotals.CountResponse(http.StatusOK)
+	totals.requests.CountResponse(http.StatusOK)
 	second := manually(t)
 	second.sampleHistory(time.Now().Add(2 * time.Second))
 	all, _ := shownHistory(t)
@@ -202,7 +204,7 @@ func TestWindowOfTheHistoryIsThatOfTheDiagnosis(t *testing.T) {
 	i := manually(t)
 	w := &diagnosis.Window{At: time.Now(), Length: 10 * time.Second, Processors: 2, CPUs: 1.5, CPU: number.Known(0.5), Descriptors: number.Known(12)}
 	w.Load[diagnosis.GC], w.Load[diagnosis.Descriptors] = number.Known(0.75), number.Known(0.1)
-	i.publish(w)
+	i.sampler.publish(w)
 	_, all := shownHistory(t)
 	require.Equal(t, 1, len(all))
 	got := all[0]
@@ -219,16 +221,16 @@ func TestWindowOfTheHistoryIsThatOfTheDiagnosis(t *testing.T) {
 // unreadable is a process of which nothing can be read.
 type unreadable struct{}
 
-func (unreadable) close()                                     {}
-func (unreadable) cpuTime() (user, system float64, err error) { return 0, 0, os.ErrPermission }
-func (unreadable) residentMemory() (int64, error)             { return 0, os.ErrPermission }
-func (unreadable) threads() (int64, error)                    { panic("no threads") }
-func (unreadable) openDescriptors() (int64, error)            { return 0, os.ErrPermission }
+func (unreadable) Close()                                     {}
+func (unreadable) CPUTime() (user, system float64, err error) { return 0, 0, os.ErrPermission }
+func (unreadable) ResidentMemory() (int64, error)             { return 0, os.ErrPermission }
+func (unreadable) Threads() (int64, error)                    { panic("no threads") }
+func (unreadable) OpenDescriptors() (int64, error)            { return 0, os.ErrPermission }
 
 func TestAPanicOfASourceDoesNotReachTheVerdict(t *testing.T) {
 	i := manually(t)
-	i.source = unreadable{}
-	i.publish(&diagnosis.Window{At: time.Now(), Length: time.Second})
+	i.sampler.windows.process = unreadable{}
+	i.sampler.publish(&diagnosis.Window{At: time.Now(), Length: time.Second})
 	assert.Equal(t, CauseNone, Diagnose().Verdict)
 	assert.Equal(t, 1, len(i.logged("no threads")))
 }
@@ -254,9 +256,9 @@ func TestHandlerShowsTheDiagnosis(t *testing.T) {
 	end := Requests().Begin()
 	defer end()
 	for range 2 {
-		i.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 9}))
+		i.sampler.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 9}))
 	}
-	i.capture.writing.Wait()
+	i.sampler.capture.writing.Wait()
 	document := shown(t)
 	encoded, err := json.Marshal(Diagnose())
 	require.NoError(t, err)

@@ -150,7 +150,7 @@ func newSession(provider metric.MeterProvider, shutdown func(context.Context) er
 	s.sampler.failures = s.failures
 	s.sampler.windows = windows{every: c.window, process: s.process, machine: totals.machine, failed: s.failures.report}
 	s.sampler.history = page.NewRecorder(lagEdges)
-	s.sampler.gc.begin()
+	s.sampler.gc.noticeCollection()
 	s.collector.failures, s.collector.process = s.failures, s.process
 	s.collector.loops, s.collector.sampler = &s.loops, &s.sampler
 	return s

@@ -10,7 +10,7 @@ import (
 // UnmatchedRoute is the http.route of a cancelled request for which no
 // registered pattern is known. The path of a request is never used instead: it
 // is unbounded, and it may hold what must not leave the process.
-const UnmatchedRoute = count.Unmatched
+const UnmatchedRoute = "unmatched" // count.Unmatched
 
 // RequestMetrics counts the requests that this process serves and makes. Its
 // methods are safe for concurrent use and cost a few atomic additions and no

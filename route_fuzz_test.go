@@ -22,23 +22,23 @@ func FuzzRouteOf(f *testing.F) {
 		f.Add(pattern)
 	}
 	f.Fuzz(func(t *testing.T, pattern string) {
-		route := routeOf(pattern)
+		route := pathOf(pattern)
 
-		if again := routeOf(route); again != route {
-			t.Errorf("routeOf(%q) = %q, of which it makes %q", pattern, route, again)
+		if again := pathOf(route); again != route {
+			t.Errorf("pathOf(%q) = %q, of which it makes %q", pattern, route, again)
 		}
 		path := strings.HasPrefix(route, "/")
 		if !path && route != UnmatchedRoute {
-			t.Errorf("routeOf(%q) = %q, which has something before the path", pattern, route)
+			t.Errorf("pathOf(%q) = %q, which has something before the path", pattern, route)
 		}
 		before, isPart := strings.CutSuffix(pattern, route)
 		if path && (!isPart || strings.Contains(before, "/")) {
-			t.Errorf("routeOf(%q) = %q, which is not its whole path", pattern, route)
+			t.Errorf("pathOf(%q) = %q, which is not its whole path", pattern, route)
 		}
 		// CONNECT, since with another method a ServeMux rejects what it would clean,
 		// and without one what has a space.
 		if accepts(pattern) && !(path && accepts("CONNECT "+route)) {
-			t.Errorf("routeOf(%q) = %q, which no ServeMux accepts", pattern, route)
+			t.Errorf("pathOf(%q) = %q, which no ServeMux accepts", pattern, route)
 		}
 	})
 }

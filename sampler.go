@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
-	"github.com/gym-observer/observer/internal/monotonic"
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
@@ -14,9 +13,6 @@ import (
 )
 
 const (
-	// recordingPatience is how long what was recorded waits where nobody collects.
-	recordingPatience = 10 * time.Second
-
 	// seenOften is the longest interval of samples at which work in flight may get
 	// its time from them.
 	seenOften = time.Second
@@ -53,8 +49,7 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 	sample := sampleOf(now, lag, queues)
 	seeWork(interval <= seenOften)
 	if to := s.recorder.Load(); to != nil {
-		sample.Pauses = s.pollCollector(to)
-		s.passOn(to, sample.Driving)
+		sample.Pauses, _ = s.pollCollector(to)
 	}
 	sample.Admissions, sample.Waited = s.admitted()
 	s.history.Add(&sample, interval)
@@ -68,29 +63,25 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 }
 
 // takeLast takes what has happened since the last sample, when there will be no
-// other.
+// other: all of it, as long as the provider takes it.
 func (s *sampler) takeLast() {
-	if to := s.recorder.Load(); to != nil {
-		s.pollCollector(to)
+	to := s.recorder.Load()
+	if to == nil {
+		return
+	}
+	for {
+		if _, all := s.pollCollector(to); all || !to.passOn(loopPatience) {
+			return
+		}
 	}
 }
 
-func (s *sampler) pollCollector(to *recorder) diagnosis.Pauses {
-	pauses, err := s.gc.poll(to)
+// pollCollector records the collector's pauses, and reports whether it was all of
+// them.
+func (s *sampler) pollCollector(to *recorder) (diagnosis.Pauses, bool) {
+	pauses, all, err := s.gc.poll(to)
 	s.failures.report(GCPauseInstrument, err)
-	return pauses
-}
-
-// passOn sees to it that what was recorded reaches the provider in time. The page
-// shows admissions as they come.
-func (s *sampler) passOn(to *recorder, driving bool) {
-	now := monotonic.Now()
-	to.sampled.Hasten(now, recordingPatience)
-	if driving {
-		to.ring.Hasten(now, 0)
-	} else {
-		to.ring.Hasten(now, recordingPatience)
-	}
+	return pauses, all
 }
 
 // sampleOf reads, beside what the loop has measured, what is in flight in this

@@ -22,12 +22,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gym-observer/observer/internal/number"
+	"github.com/gym-observer/observer/internal/reading"
 )
 
 // manual is a running observer seen from inside. Its one loop has no goroutine:
 // the test itself takes the samples.
 type manual struct {
-	*process
+	*session
 	loop   *loop
 	holder *Process
 	reader *sdkmetric.ManualReader
@@ -46,13 +47,13 @@ func manually(t testing.TB, options ...Option) *manual {
 	}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(holder.Release)
-	i.holder, i.process = holder, holder.handle.process
+	i.holder, i.session = holder, holder.handle.session
 	<-i.instrumented
-	i.loop = newLoop(i.process, "inside", holder.handle.settings)
-	mu.Lock()
-	i.addLoop(i.loop)
-	mu.Unlock()
-	i.beginWindow(i.loop)
+	i.loop = newLoop("inside", holder.handle.settings, &i.sampler, &i.loops)
+	changing.Lock()
+	i.loops.add(i.loop)
+	changing.Unlock()
+	i.sampler.begin(i.loop.now())
 	return i
 }
 
@@ -76,7 +77,7 @@ func (m *manual) logged(text string) (lines []string) {
 }
 
 func (m *manual) recordPause(seconds float64) {
-	m.instruments.Load().gcPause.record(context.Background(), seconds*1000, generationRecord...)
+	m.sampler.recorder.Load().gcPause.record(context.Background(), seconds*1000, generationRecord...)
 }
 
 // collect returns the metrics that have points, by name.
@@ -153,6 +154,33 @@ func TestLagIsNotClamped(t *testing.T) {
 	assert.GreaterOrEqual(t, i.histogram(t, EventLoopLagInstrument).Sum, 24*3600e3)
 }
 
+func TestNoBurstOfSamplesAfterAStall(t *testing.T) {
+	const interval, stall = 100 * time.Millisecond, 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop("", Settings{SampleInterval: interval}, &sampler{failures: new(failures)}, new(loops))
+		var at []time.Time
+		l.queues = func() reading.Queues {
+			at = append(at, time.Now())
+			if len(at) == 3 {
+				time.Sleep(stall)
+			}
+			return reading.Queues{}
+		}
+		l.start(false)
+		time.Sleep(2 * stall)
+		l.stop(time.Second)
+		require.Greater(t, len(at), 50)
+		for i := range len(at) - 1 {
+			apart, least := at[i+1].Sub(at[i]), interval*8/10
+			if i == 2 {
+				least += stall
+			}
+			assert.GreaterOrEqual(t, apart, least, "after sample %d", i+1)
+			assert.LessOrEqual(t, apart, least+interval*4/10, "after sample %d", i+1)
+		}
+	})
+}
+
 func TestIntervalsSpreadAFifthAroundTheSetting(t *testing.T) {
 	const interval, draws = 100 * time.Millisecond, 10_000
 	shortest, longest, sum := interval, interval, time.Duration(0)
@@ -209,7 +237,7 @@ func TestSampleReadsTheQueueYieldsAndThenReadsTheClock(t *testing.T) {
 
 func TestH32AMissingQueueMetricIsLeftOutAlone(t *testing.T) {
 	i := manually(t)
-	i.loop.queues[0].Name = "/no/such:metric"
+	i.loop.queues = func() reading.Queues { return reading.Queues{} } // as a Go that does not tell
 	for range 3 {
 		i.loop.sample(time.Now())
 	}
@@ -220,9 +248,9 @@ func TestH32AMissingQueueMetricIsLeftOutAlone(t *testing.T) {
 }
 
 func TestYieldsIfSomebodyMayWait(t *testing.T) {
-	assert.False(t, queues{runnable: number.Known(0)}.mayWait())
-	assert.True(t, queues{runnable: number.Known(1)}.mayWait())
-	assert.True(t, queues{}.mayWait(), "a Go that does not tell")
+	assert.False(t, reading.Queues{Runnable: number.Known(0)}.MayWait())
+	assert.True(t, reading.Queues{Runnable: number.Known(1)}.MayWait())
+	assert.True(t, reading.Queues{}.MayWait(), "a Go that does not tell")
 }
 
 // The page shows what a driver records as it comes.
@@ -230,10 +258,10 @@ func TestSamplePassesOnWhatADriverRecords(t *testing.T) {
 	i := manually(t)
 	Driver().Offer(1)
 	Driver().RecordMaterialize(context.Background(), time.Millisecond)
-	time.Sleep(10 * time.Millisecond)
-	assert.NotEqual(t, i.recordings.tail.Load(), i.recordings.passed.Load(), "nobody has asked for it")
+	waits := i.sampler.recorder.Load().ring
+	assert.EqualValues(t, 1, waits.Waiting(), "nobody has asked for it")
 	i.loop.sample(time.Now())
-	require.Eventually(t, func() bool { return i.recordings.tail.Load() == i.recordings.passed.Load() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waits.Waiting() == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // Where a view drops every observable, the SDK calls no callback: nobody asks for

@@ -106,7 +106,7 @@ func (w *windows) readMachine(r *diagnosis.Reading) {
 	w.reading("CPU limit", limit, err)
 	r.CPUs = min(r.Processors, limit)
 	processors, err := w.machine.Processors()
-	w.reading("processors", 0, err)
+	w.reading("steal", 0, err)
 	r.Idle, r.Steal, r.Machine = processors.Idle, processors.Steal, processors.Total
 	memory, err := w.machine.Memory()
 	w.reading(diagnosis.Memory.Name(), 0, err)

@@ -91,10 +91,16 @@ func (r *Ring[T]) TryPut(value T) bool {
 	}
 }
 
+// Waiting returns how many values have not been passed on yet.
+func (r *Ring[T]) Waiting() uint64 {
+	passed := r.passed.Load() // first: the other way round, it could be more than there are
+	return r.tail.Load() - passed
+}
+
 // Hasten sees to it that what has waited for longer than patience is passed on. It
 // is to be called now and then, with a clock that nothing else here needs.
 func (r *Ring[T]) Hasten(now, patience time.Duration) {
-	if r.passed.Load() == r.tail.Load() {
+	if r.Waiting() == 0 {
 		r.waitingSince.Store(0)
 		return
 	}

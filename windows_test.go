@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -18,9 +16,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/kernel"
 	"github.com/gym-observer/observer/internal/number"
+	"github.com/gym-observer/observer/internal/page"
+	"github.com/gym-observer/observer/internal/reading"
 )
 
 var errOfSource = errors.New("refused by the source")
@@ -32,7 +33,7 @@ const windowLength = 4 * time.Second
 
 // sampleAt is a sample of what is in flight, by a sampler that woke late.
 func sampleAt(at time.Time, lag time.Duration) *diagnosis.Sample {
-	sample := takeSample(at, lag, queues{})
+	sample := sampleOf(at, lag, reading.Queues{})
 	return &sample
 }
 
@@ -48,25 +49,27 @@ func windowWith(loads map[diagnosis.Cause]float64) *diagnosis.Window {
 
 // stubMachine is a machine of which a test decides what can be read.
 type stubMachine struct {
-	delay, throttling time.Duration
-	periods           int64
-	cpus              float64
-	use               kernel.MemoryUse
-	ticks             kernel.MachineTime
-	limit             int64
+	threads    kernel.ThreadTimes
+	throttled  kernel.Throttled
+	cpus       float64
+	use        reading.GroupMemory
+	processors reading.Processors
+	children   int64
+	limit      int64
 
 	failed           error // of every reading
 	throttlingFailed error
 }
 
-func (m *stubMachine) runDelay() (time.Duration, error) { return m.delay, m.failed }
-func (m *stubMachine) throttled() (time.Duration, int64, error) {
-	return m.throttling, m.periods, cmp.Or(m.failed, m.throttlingFailed)
+func (m *stubMachine) Threads() (kernel.ThreadTimes, error) { return m.threads, m.failed }
+func (m *stubMachine) Throttled() (kernel.Throttled, error) {
+	return m.throttled, cmp.Or(m.failed, m.throttlingFailed)
 }
-func (m *stubMachine) memory() (kernel.MemoryUse, error) { return m.use, m.failed }
-func (m *stubMachine) time() (kernel.MachineTime, error) { return m.ticks, m.failed }
-func (m *stubMachine) descriptorLimit() (int64, error)   { return m.limit, m.failed }
-func (m *stubMachine) cpuLimit() (float64, error) {
+func (m *stubMachine) Memory() (reading.GroupMemory, error)    { return m.use, m.failed }
+func (m *stubMachine) Processors() (reading.Processors, error) { return m.processors, m.failed }
+func (m *stubMachine) Children() (int64, error)                { return m.children, m.failed }
+func (m *stubMachine) DescriptorLimit() (int64, error)         { return m.limit, m.failed }
+func (m *stubMachine) CPULimit() (float64, error) {
 	if m.failed != nil {
 		return math.Inf(1), m.failed
 	}
@@ -80,15 +83,15 @@ type stubProcess struct {
 	failed       error
 }
 
-func (*stubProcess) close()                               {}
-func (p *stubProcess) cpuTime() (float64, float64, error) { return p.user, p.system, p.failed }
-func (p *stubProcess) residentMemory() (int64, error)     { return 1 << 20, p.failed }
-func (p *stubProcess) threads() (int64, error)            { return 7, p.failed }
-func (p *stubProcess) openDescriptors() (int64, error)    { return p.descriptors, p.failed }
+func (*stubProcess) Close()                               {}
+func (p *stubProcess) CPUTime() (float64, float64, error) { return p.user, p.system, p.failed }
+func (p *stubProcess) ResidentMemory() (int64, error)     { return 1 << 20, p.failed }
+func (p *stubProcess) Threads() (int64, error)            { return 7, p.failed }
+func (p *stubProcess) OpenDescriptors() (int64, error)    { return p.descriptors, p.failed }
 
-// stubbed are the loads over a machine and a process that a test decides on.
+// stubbed are the windows over a machine and a process that a test decides on.
 type stubbed struct {
-	loads
+	windows
 	machine *stubMachine
 	process *stubProcess
 	lines   *lines
@@ -97,24 +100,24 @@ type stubbed struct {
 
 func newStubbed(t *testing.T) *stubbed {
 	s := &stubbed{
-		machine: &stubMachine{cpus: math.Inf(1), limit: 1000},
+		machine: &stubMachine{cpus: math.Inf(1), limit: 1000, threads: kernel.ThreadTimes{Whole: true}},
 		process: new(stubProcess),
 		lines:   new(lines),
 		now:     windowBegan,
 	}
-	s.loads.every, s.loads.machine, s.loads.process = windowLength, s.machine, s.process
-	s.loads.failed = (&failures{logger: slog.New(s.lines)}).report
-	previous := driverTotals.windowOpened.Load()
-	t.Cleanup(func() { driverTotals.windowOpened.Store(previous) })
-	s.loads.begin(s.now)
+	s.windows.every, s.windows.machine, s.windows.process = windowLength, s.machine, s.process
+	s.windows.failed = (&failures{logger: slog.New(s.lines)}).report
+	previous := totals.driver.windowOpened.Load()
+	t.Cleanup(func() { totals.driver.windowOpened.Store(previous) })
+	s.windows.begin(s.now)
 	return s
 }
 
 // sample adds a sample after some time.
 func (s *stubbed) sample(after time.Duration) *diagnosis.Window {
 	s.now = s.now.Add(after)
-	sample := takeSample(s.now, 0, queues{runnable: number.Known(0), notInGo: number.Known(0)})
-	return s.loads.add(&sample)
+	sample := sampleOf(s.now, 0, reading.Queues{Runnable: number.Known(0), NotInGo: number.Known(0)})
+	return s.windows.add(&sample)
 }
 
 // lines keeps the log.
@@ -152,14 +155,14 @@ func (l *lines) with(word string) (found []string) {
 
 func TestWindowsFollowEachOther(t *testing.T) {
 	s := newStubbed(t)
-	s.process.user, s.machine.delay = 100, time.Hour // before the second window
+	s.process.user, s.machine.threads.Delay = 100, time.Hour // before the second window
 	assert.Nil(t, s.sample(windowLength-1))
 	w := s.sample(1)
 	require.NotNil(t, w)
 	assert.Equal(t, windowLength, w.Length)
 	assert.Equal(t, windowBegan.Add(windowLength), w.At)
 
-	s.process.user, s.process.system, s.machine.delay = 102, 1, time.Hour+2*time.Second
+	s.process.user, s.process.system, s.machine.threads.Delay = 102, 1, time.Hour+2*time.Second
 	assert.Nil(t, s.sample(windowLength-1))
 	w = s.sample(windowLength + 1) // of a starved sampler
 	require.NotNil(t, w)
@@ -195,7 +198,7 @@ func TestFailingSourceIsLoggedOnceAndItsCauseIsUnmeasured(t *testing.T) {
 	assert.Len(t, s.lines.with(""), 8)
 
 	s.machine.failed, s.process.failed = nil, nil
-	s.machine.delay, s.process.user = time.Hour, 1e6 // in a window of which one end is not known
+	s.machine.threads.Delay, s.process.user = time.Hour, 1e6 // in a window of which one end is not known
 	assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUContended, diagnosis.CPUThrottled}, s.sample(windowLength).Unmeasured())
 	assert.Empty(t, s.sample(windowLength).Unmeasured())
 }
@@ -203,9 +206,9 @@ func TestFailingSourceIsLoggedOnceAndItsCauseIsUnmeasured(t *testing.T) {
 func TestLogHandlerMayTakeASampleItself(t *testing.T) {
 	s := newStubbed(t)
 	said := 0
-	s.loads.failed = func(string, error) {
+	s.windows.failed = func(string, error) {
 		if said++; said == 1 {
-			s.loads.begin(s.now) // as a handler does that calls Start
+			s.windows.begin(s.now) // as a handler does that calls Start
 		}
 	}
 	s.machine.failed = errOfSource
@@ -228,68 +231,15 @@ func TestUnsupportedSourceIsNotLoggedAndHasNoTotal(t *testing.T) {
 	w := s.sample(windowLength)
 	assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUContended, diagnosis.CPUThrottled, diagnosis.Descriptors, diagnosis.Memory}, w.Unmeasured())
 	assert.Empty(t, s.lines.with(""))
-	for _, total := range []*ratchet{&lastRunDelay, &lastThrottled} {
-		_, any := total.last()
+	for _, total := range []*count.Ratchet{&totals.runDelay, &totals.throttled} {
+		_, any := total.Last()
 		assert.False(t, any, "a zero would be invented")
 	}
 }
 
-func TestRuntimeMetricThatThisGoDoesNotKnowIsUnmeasured(t *testing.T) {
-	for index, cause := range map[int]diagnosis.Cause{
-		gcAssistCPU: diagnosis.GC, gcDedicatedCPU: diagnosis.GC, gcPauseCPU: diagnosis.GC,
-		otherPauses: diagnosis.StopTheWorld, mutexWait: diagnosis.Lock,
-	} {
-		t.Run(windowMetrics[index], func(t *testing.T) {
-			replaceMetric(t, index)
-			assert.Equal(t, []diagnosis.Cause{cause}, newStubbed(t).sample(windowLength).Unmeasured())
-		})
-	}
-	t.Run("all", func(t *testing.T) {
-		for index := range windowMetrics {
-			replaceMetric(t, index)
-		}
-		w := newStubbed(t).sample(windowLength)
-		assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.GC, diagnosis.StopTheWorld, diagnosis.Lock}, w.Unmeasured())
-		assert.Equal(t, 1.0, w.Processors)
-		assert.Empty(t, w.Holding())
-	})
-}
-
-// replaceMetric asks for one that no Go has, until the test ends.
-func replaceMetric(t *testing.T, index int) {
-	name := windowMetrics[index]
-	windowMetrics[index] = "/no/such:metric"
-	t.Cleanup(func() { windowMetrics[index] = name })
-}
-
-func TestMemoryLimitOfTheRuntime(t *testing.T) {
-	var r runtimeReader
-	r.read()
-	use := r.memoryUse()
-	if os.Getenv("GOMEMLIMIT") == "" {
-		assert.Zero(t, use.GoLimit, "no limit is set")
-		assert.Zero(t, use.GoUsed)
-	}
-
-	const limit int64 = 1 << 40 // not one to collect for
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	r.read()
-	before := r.memoryUse()
-	assert.Equal(t, limit, before.GoLimit)
-	assert.Greater(t, before.GoUsed, before.HeapLive, "stacks and the runtime's own memory count")
-	fresh := make([]byte, 64<<20)
-	r.read()
-	assert.Less(t, r.memoryUse().GoUsed-before.GoUsed, int64(len(fresh)/4), "what no collection has found alive does not count")
-	runtime.GC()
-	r.read()
-	assert.Greater(t, r.memoryUse().GoUsed, int64(len(fresh)))
-	runtime.KeepAlive(fresh)
-}
-
 func TestOutputWritesThatHaveBegunAreCountedAtEachSample(t *testing.T) {
 	s := newStubbed(t)
-	ends := []func(int64){driverTotals.BeginOutputWrite(t.Context()), driverTotals.BeginOutputWrite(t.Context())}
+	ends := []func(int64){totals.driver.BeginOutputWrite(t.Context()), totals.driver.BeginOutputWrite(t.Context())}
 	assert.Nil(t, s.sample(windowLength/4))
 	assert.Nil(t, s.sample(windowLength/4))
 	for _, end := range ends {
@@ -305,42 +255,34 @@ func TestRecordedOutputWriteCountsAsFarAsItLiesInTheWindow(t *testing.T) {
 	opened := func(ago time.Duration) *stubbed {
 		s := newStubbed(t)
 		s.now = time.Now().Add(-ago)
-		driverTotals.openWindow(s.now.Add(-time.Hour)) // as a Start long ago left it
-		s.loads.begin(s.now)
+		totals.driver.openWindow(s.now.Add(-time.Hour)) // as a Start long ago left it
+		s.windows.begin(s.now)
 		return s
 	}
 	t.Run("short ones add up", func(t *testing.T) {
 		s := opened(windowLength)
 		for range 6 {
-			driverTotals.RecordOutputWrite(t.Context(), time.Second, 1)
+			totals.driver.RecordOutputWrite(t.Context(), time.Second, 1)
 		}
 		assert.InDelta(t, 6/4., s.sample(windowLength).Load[diagnosis.OutputWrite].Or(-1), 1e-9)
 		assert.Zero(t, s.sample(windowLength).Load[diagnosis.OutputWrite].Or(-1), "they are over")
 	})
 	t.Run("one that began before the window", func(t *testing.T) {
 		s := opened(time.Second)
-		driverTotals.RecordOutputWrite(t.Context(), time.Hour, 1)
+		totals.driver.RecordOutputWrite(t.Context(), time.Hour, 1)
 		load := s.sample(windowLength).Load[diagnosis.OutputWrite].Or(-1)
 		assert.GreaterOrEqual(t, load, 1/4.)
 		assert.Less(t, load, 2.) // a busy machine may take its time
 	})
 	t.Run("negative", func(t *testing.T) {
 		s := opened(time.Second)
-		driverTotals.RecordOutputWrite(t.Context(), -time.Hour, 1)
-		driverTotals.RecordOutputWrite(t.Context(), time.Second, 1)
-		assert.InDelta(t, 1/4., s.sample(windowLength).Load[diagnosis.OutputWrite].Or(-1), 1e-9)
-	})
-	t.Run("in the first moments of a window", func(t *testing.T) {
-		// The coarse clock still shows the sample that opened the window.
-		s := opened(windowLength / 2)
-		coarseClock.nanos.Store(int64(s.now.Sub(clockBase)))
-		defer coarseClock.nanos.Store(0)
-		driverTotals.RecordOutputWrite(t.Context(), time.Second, 1)
+		totals.driver.RecordOutputWrite(t.Context(), -time.Hour, 1)
+		totals.driver.RecordOutputWrite(t.Context(), time.Second, 1)
 		assert.InDelta(t, 1/4., s.sample(windowLength).Load[diagnosis.OutputWrite].Or(-1), 1e-9)
 	})
 	t.Run("begun with BeginOutputWrite", func(t *testing.T) {
 		s := opened(windowLength)
-		driverTotals.BeginOutputWrite(t.Context())(1)
+		totals.driver.BeginOutputWrite(t.Context())(1)
 		assert.Zero(t, s.sample(windowLength).Load[diagnosis.OutputWrite].Or(-1), "the samples have counted it")
 	})
 	t.Run("nil", func(t *testing.T) {
@@ -354,13 +296,13 @@ func TestRecordedOutputWriteCountsAsFarAsItLiesInTheWindow(t *testing.T) {
 
 func TestWhatWaitsInThisProcessIsCountedAtEachSample(t *testing.T) {
 	s := newStubbed(t)
-	driverTotals.waiting.begin()
-	end := requestTotals.BeginOutbound()
-	driverTotals.active.Add(3)
+	totals.driver.waiting.Begin()
+	end := totals.requests.BeginOutbound()
+	totals.driver.active.Add(3)
 	assert.Nil(t, s.sample(windowLength/2))
-	driverTotals.waiting.end()
+	totals.driver.waiting.End()
 	end()
-	driverTotals.active.Add(-3)
+	totals.driver.active.Add(-3)
 	w := s.sample(windowLength / 2)
 	assert.Equal(t, number.Known(0.5), w.Load[diagnosis.Admission])
 	assert.Equal(t, number.Known(0.5), w.Load[diagnosis.Downstream])
@@ -371,56 +313,53 @@ func TestWhatWaitsInThisProcessIsCountedAtEachSample(t *testing.T) {
 func TestKernelTotalsAreExportedAsTheyWereRead(t *testing.T) {
 	WithoutTotals(t)
 	s := newStubbed(t)
-	s.machine.delay, s.machine.throttling = 7*time.Second, 3*time.Second
+	s.machine.threads.Delay, s.machine.throttled.Time = 7*time.Second, 3*time.Second
 	s.sample(windowLength)
-	delay, _ := lastRunDelay.last()
-	throttled, _ := lastThrottled.last()
+	delay, _ := totals.runDelay.Last()
+	throttled, _ := totals.throttled.Last()
 	assert.Equal(t, 7.0, delay)
 	assert.Equal(t, 3.0, throttled)
 
 	s.machine.failed = errOfSource
 	s.sample(windowLength)
-	delay, _ = lastRunDelay.last()
+	delay, _ = totals.runDelay.Last()
 	assert.Equal(t, 7.0, delay, "the last value stays")
 }
 
-// sampling is a process with one loop, of which nothing runs by itself.
-func sampling(t testing.TB, every time.Duration) (*process, *loop) {
-	p := &process{failures: &failures{logger: slog.New(new(lines))}}
-	p.loops.Store(new([]*loop))
-	p.loads = loads{every: every, process: newProcessSource(), machine: thisMachine, failed: p.failures.report}
-	l := newLoop(p, "test", Settings{SampleInterval: 100 * time.Millisecond})
-	p.addLoop(l)
-	p.beginWindow(l)
-	t.Cleanup(func() { coarseClock.nanos.Store(0) })
-	return p, l
+// sampling is a sampler of which nothing runs by itself.
+func sampling(t testing.TB, every time.Duration) *sampler {
+	s := &sampler{failures: &failures{logger: slog.New(new(lines))}, history: page.NewRecorder(lagEdges)}
+	s.windows = windows{every: every, process: reading.NewProcess(), machine: totals.machine, failed: s.failures.report}
+	s.begin(time.Now())
+	t.Cleanup(func() { seeWork(false) })
+	return s
 }
 
 func TestSampleOfAnOpenWindowAllocatesNothing(t *testing.T) {
-	p, l := sampling(t, time.Hour)
+	s := sampling(t, time.Hour)
 	now := time.Now()
+	var queues reading.QueueReader
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
-		sample := takeSample(now, 0, l.readQueues())
-		p.addToWindow(l, &sample)
+		s.take(now, 0, queues.Read(), 100*time.Millisecond)
 	}))
 }
 
 // The queues are read for the histogram, too: what the diagnosis adds is the rest.
 func BenchmarkSample(b *testing.B) {
-	p, l := sampling(b, time.Hour)
-	queues := l.readQueues()
+	s := sampling(b, time.Hour)
+	var queues reading.QueueReader
 	now := time.Now()
 	b.Run("queues", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			queues = l.readQueues()
+			queues.Read()
 		}
 	})
+	read := queues.Read()
 	b.Run("window", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			sample := takeSample(now, 0, queues)
-			p.addToWindow(l, &sample)
+			s.take(now, 0, read, 100*time.Millisecond)
 		}
 	})
 }
@@ -437,11 +376,11 @@ func BenchmarkWindow(b *testing.B) {
 	}
 	defer threads.Wait()
 	defer close(leave)
-	p, l := sampling(b, 1) // each sample completes one
+	s := sampling(b, 1) // each sample completes one
+	var queues reading.QueueReader
 	b.ReportAllocs()
 	for b.Loop() {
-		sample := takeSample(time.Now(), 0, l.readQueues())
-		p.addToWindow(l, &sample)
+		s.take(time.Now(), 0, queues.Read(), 100*time.Millisecond)
 	}
-	require.NotNil(b, p.diagnosed.Load())
+	require.NotNil(b, s.diagnosed.Load())
 }
