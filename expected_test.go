@@ -85,7 +85,9 @@ func TestFlushAfterTheHandlerReturnedIsNoStream(t *testing.T) {
 	observe(t)
 	before := quiet()
 	var kept http.ResponseWriter
-	handle(new(http1Writer), http.MethodGet, func(w http.ResponseWriter, _ func()) { kept = w })
+	var leave func()
+	handle(new(http1Writer), http.MethodGet, func(w http.ResponseWriter, end func()) { kept, leave = w, end })
+	leave() // as a server ends the context of every request
 	kept.(http.Flusher).Flush()
 	_, _, _ = kept.(http.Hijacker).Hijack()
 	assert.Equal(t, before, response.Streaming())

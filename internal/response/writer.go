@@ -51,9 +51,14 @@ type (
 	unwrapper      interface{ Unwrap() http.ResponseWriter }
 )
 
-func (w *writer) Header() http.Header                { return w.header(w.base) }
-func (w *writer) WriteHeader(status int)             { w.writeHeader(w.base, status) }
-func (w *writer) Write(p []byte) (int, error)        { return w.write(w.base, p) }
+func (w *writer) Header() http.Header    { return w.header(w.base) }
+func (w *writer) WriteHeader(status int) { w.writeHeader(w.base, status) }
+func (w *writer) Write(p []byte) (int, error) {
+	w.start(http.StatusOK)
+	n, err := w.base.Write(p)
+	w.wrote(int64(n))
+	return n, err
+}
 func (w *writer) WriteString(s string) (int, error)  { return w.writeString(w.base, s) }
 func (w *writer) Flush()                             { w.flush(w.base) }
 func (w *writer) FlushError() error                  { return w.flushError(w.base) }
