@@ -90,3 +90,37 @@ func driveWell(ctx context.Context, s *server) error {
 	})
 	return nil
 }
+
+// runTools runs a tool of 3 s in each of 16 rollouts, in a process of its own. The
+// goroutine that waits for it sits in a system call, as one does that is stuck.
+func runTools(ctx context.Context, _ *server) error {
+	admission := newAdmission(16)
+	drive(ctx, 16, func(ctx context.Context) error {
+		return admission.Do(ctx, func(ctx context.Context) error {
+			tool, err := startHelper(restOrder + " 3s")
+			if err != nil {
+				return err
+			}
+			defer context.AfterFunc(ctx, func() { tool.input.Close() })()
+			return tool.command.Wait()
+		})
+	})
+	return nil
+}
+
+// shareALimit uses a limit of 4 to 80 %: some always wait, none for long.
+func shareALimit(ctx context.Context, _ *server) error {
+	const each = 10 * time.Millisecond
+	admission := newAdmission(4)
+	random := rand.New(rand.NewPCG(3, 4))
+	var rollouts sync.WaitGroup
+	for due := time.Now(); ; {
+		due = due.Add(time.Duration(random.ExpFloat64() * float64(each) / (0.8 * 4)))
+		if sleep(ctx, time.Until(due)) != nil {
+			break
+		}
+		rollouts.Go(func() { _ = admission.Do(ctx, func(ctx context.Context) error { return sleep(ctx, each) }) })
+	}
+	rollouts.Wait()
+	return nil
+}

@@ -20,6 +20,7 @@ const helperVariable = "SLOWDOWN_HELPER"
 const (
 	spinOrder    = "spin"
 	outrankOrder = "outrank"
+	restOrder    = "rest" // followed by how long
 	stopOrder    = "stop" // followed by a process, and how long to stop it and to let it run
 )
 
@@ -110,6 +111,16 @@ func carryOut(order string, ended *atomic.Bool) error {
 		block := make([]byte, 1<<10)
 		for !ended.Load() {
 			work(block)
+		}
+		return nil
+	case len(words) == 2 && words[0] == restOrder:
+		length, err := time.ParseDuration(words[1])
+		if err != nil {
+			return err
+		}
+		fmt.Println()
+		for began := time.Now(); !ended.Load() && time.Since(began) < length; {
+			time.Sleep(10 * time.Millisecond)
 		}
 		return nil
 	case len(words) == 4 && words[0] == stopOrder:

@@ -80,6 +80,8 @@ var injections = []injection{
 		what: "a thousand goroutines a processor are alive; each works for some 50 µs, and another is started in its place"},
 	{cause: observer.CauseCPUSaturated, kind: "clients", inject: impatientClients,
 		what: "sixteen clients a processor ask the server for work, again as soon as it has answered"},
+	{cause: observer.CauseCPUSaturated, kind: "bursts", inject: computeInBursts,
+		what: "16 goroutines a processor compute for 300 ms of each 1.3 s"},
 
 	{cause: observer.CauseLock, kind: "mutex", inject: holdMutex,
 		what: "32 goroutines take one mutex in turn, for 2 ms each; the server's handler needs it, too"},
@@ -92,6 +94,8 @@ var injections = []injection{
 		what: "8 rollouts write into pipes that are read slowly, between BeginOutputWrite and its end"},
 	{cause: observer.CauseOutputWrite, kind: "recorded", inject: recordSlowWrites,
 		what: "the same writes, each given to RecordOutputWrite once it is finished"},
+	{cause: observer.CauseOutputWrite, kind: "locked", inject: writeInTurn,
+		what: "64 rollouts write one after the other, for 30 ms each, with a lock held over the write"},
 	{cause: observer.CauseOutputWrite, kind: "hung", inject: hangWrites,
 		what: "3 writes begin, and the disk never answers"},
 
@@ -99,6 +103,8 @@ var injections = []injection{
 		what: "32 rollouts wait for a model server that takes 300 ms"},
 	{cause: observer.CauseDownstream, kind: "small", inject: askWithFew,
 		what: "the same with four rollouts, which is all that a small driver has"},
+	{cause: observer.CauseDownstream, kind: "writes", inject: writeForAHundredth,
+		what: "128 rollouts wait for a model for a second each, and write for a hundredth of that"},
 	{cause: observer.CauseDownstream, kind: "proxy", inject: proxySlowModel,
 		what: "the server's handler calls another server, which works on two requests at a time; there are no rollouts"},
 	{cause: observer.CauseDownstream, kind: "silent", inject: askSilentModel,
@@ -143,6 +149,10 @@ var injections = []injection{
 		what: "100 MiB of garbage a second beside a live heap of 32 MiB: the collector works, and copes"},
 	{cause: observer.CauseNone, kind: "herd", inject: wakeTogether,
 		what: "a thousand goroutines wake up at the same moment, ten times a second, and have little to do"},
+	{cause: observer.CauseNone, kind: "children", inject: runTools,
+		what: "16 rollouts each run a tool of 3 s in a process of its own"},
+	{cause: observer.CauseNone, kind: "limit", inject: shareALimit,
+		what: "a limit of 4 that is used to 80 %: some rollouts always wait, for some milliseconds"},
 	{cause: observer.CauseNone, kind: "driver", inject: driveWell,
 		what: "16 rollouts below their limit, with a quick model, quick writes and a mutex"},
 }

@@ -95,6 +95,7 @@ func parse(arguments []string, stdout, stderr io.Writer) (settings, error) {
 	flags.SetOutput(io.Discard) // run says what is wrong
 	cause := flags.String("cause", "", "what the server suffers from: a `cause` of -list")
 	kind := flags.String("kind", "", "which injection of the cause, a `kind` of -list; the first by default")
+	healthy := flags.String("healthy", "", "a workload that is odd but healthy, a `kind` of none in -list; in the place of -cause")
 	list := flags.Bool("list", false, "explain the causes and their injections")
 	flags.DurationVar(&s.window, "window", 2*time.Second, "the time over which the observer diagnoses, 1s at least")
 	flags.DurationVar(&s.duration, "duration", 20*time.Second, "how long to run; 0 is until interrupted")
@@ -116,6 +117,12 @@ func parse(arguments []string, stdout, stderr io.Writer) (settings, error) {
 		return s, flag.ErrHelp
 	case flags.NArg() > 0:
 		return s, fmt.Errorf("%q is not a flag", flags.Arg(0))
+	case *healthy != "" && (*cause != "" || *kind != ""):
+		return s, errors.New("-healthy stands in the place of -cause and -kind")
+	case *healthy != "":
+		*cause, *kind = string(observer.CauseNone), *healthy
+	}
+	switch {
 	case *cause == "":
 		return s, errors.New("which cause? For example: -cause gc")
 	case s.window < time.Second:
@@ -133,6 +140,7 @@ the observer says about it at the end of each window.
   go run ./examples/slowdown -list                        what there is to suffer from
   go run ./examples/slowdown -cause gc                    the first way to suffer from the collector
   go run ./examples/slowdown -cause gc -kind limit        another one
+  go run ./examples/slowdown -healthy children            a workload that is odd, and suffers from nothing
   go run ./examples/slowdown -cause lock -suffer 8s       suffer, then watch the verdict go back to none
   go run ./examples/slowdown -cause lock -capture /tmp/e  leave evidence, for go tool trace
 

@@ -184,6 +184,43 @@ func hangWrites(ctx context.Context, _ *server) error {
 	return nil
 }
 
+// writeInTurn holds a lock over each write, which is what the others then wait for.
+func writeInTurn(ctx context.Context, _ *server) error {
+	var turn sync.Mutex
+	drive(ctx, 64, func(ctx context.Context) error {
+		if err := elsewhere(ctx); err != nil {
+			return err
+		}
+		turn.Lock()
+		defer turn.Unlock()
+		end := observer.Driver().BeginOutputWrite(ctx)
+		defer end(1)
+		return sleep(ctx, 30*time.Millisecond)
+	})
+	return nil
+}
+
+// writeForAHundredth has 128 rollouts that each wait for a model for a second and
+// write for 10 ms: one or two write at any moment, and none waits for that.
+func writeForAHundredth(ctx context.Context, s *server) error {
+	model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_ = sleep(r.Context(), time.Second)
+	}))
+	defer model.Close()
+	admission := newAdmission(128)
+	drive(ctx, 128, func(ctx context.Context) error {
+		return admission.Do(ctx, func(ctx context.Context) error {
+			if err := s.askModel(ctx, model.URL); err != nil {
+				return err
+			}
+			end := observer.Driver().BeginOutputWrite(ctx)
+			defer end(1)
+			return sleep(ctx, 10*time.Millisecond)
+		})
+	})
+	return nil
+}
+
 // writeQuickly writes one output to nowhere.
 func writeQuickly(ctx context.Context) error {
 	end := observer.Driver().BeginOutputWrite(ctx)

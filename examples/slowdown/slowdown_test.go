@@ -37,6 +37,8 @@ func TestCommandLine(t *testing.T) {
 		{"list", []string{"-list"}, named, "-kind rwmutex", ""},
 		{"nothing", nil, misused, "", "which cause?"},
 		{"an unknown cause", []string{"-cause", "gremlins"}, misused, "", `"gremlins" is no cause`},
+		{"healthy and a cause", []string{"-healthy", "idle", "-cause", "gc"}, misused, "", "in the place of -cause"},
+		{"an unknown healthy one", []string{"-healthy", "gremlins"}, misused, "", "only idle, open"},
 		{"an unknown kind", []string{"-cause", "gc", "-kind", "gremlins"}, misused, "", "only churn, limit"},
 		{"an unknown flag", []string{"-gremlins"}, misused, "", "gremlins"},
 		{"a word", []string{"-cause", "gc", "limit"}, misused, "", `"limit" is not a flag`},
