@@ -26,7 +26,11 @@ type prometheus struct {
 	base   *url.URL
 	header http.Header
 	client *fetch.Client
+	slots  chan struct{} // for its connections
 }
+
+// prometheusConnections are of the 32 that there may be at once.
+const prometheusConnections = 2
 
 // over is how far back rates and quantiles look: OpenTelemetry exports once a
 // minute by default, and a rate needs two points, better three.
@@ -64,7 +68,7 @@ func (p *prometheusFlags) source(f *flags) (*prometheus, error) {
 		return nil, errors.New("-prometheus is the URL of a Prometheus, as in http://localhost:9090")
 	}
 	base.Path = "/" + strings.TrimPrefix(base.Path, "/") // JoinPath keeps a path that has none as it is
-	source := &prometheus{base: base, header: http.Header{}, client: fetch.New(f.timeout, f.roots)}
+	source := &prometheus{base: base, header: http.Header{}, client: fetch.New(f.timeout, f.roots), slots: make(chan struct{}, prometheusConnections)}
 	for _, text := range p.headers {
 		if err := addHeaders(source.header, text); err != nil {
 			return nil, fmt.Errorf("-prometheus-header: %w", err)
@@ -158,6 +162,8 @@ type point struct {
 }
 
 func (p *prometheus) query(ctx context.Context, expression string) ([]point, error) {
+	p.slots <- struct{}{}
+	defer func() { <-p.slots }()
 	u := p.base.JoinPath("api/v1/query")
 	u.RawQuery = url.Values{"query": {expression}}.Encode()
 	body, err := p.client.Get(ctx, u, p.header)

@@ -16,6 +16,7 @@ type screen struct {
 	width    int // where it is no terminal
 	drawn    bool
 	resized  <-chan os.Signal
+	stopped  <-chan os.Signal
 	unwatch  func()
 }
 
@@ -42,7 +43,7 @@ func newScreen(out io.Writer, terminal func() (width, height int), getenv func(s
 	}
 	if s.terminal != nil {
 		s.colour = getenv("NO_COLOR") == ""
-		s.resized, s.unwatch = watchSize()
+		s.resized, s.stopped, s.unwatch = watchTerminal()
 		_, _ = io.WriteString(out, enter)
 	}
 	return s
@@ -54,6 +55,14 @@ func (s *screen) close() {
 	if s.terminal != nil {
 		_, _ = io.WriteString(s.out, leave)
 	}
+}
+
+// pause gives the terminal back for as long as the process is stopped, with Ctrl-Z:
+// the shell that comes then would write on the other screen, without a cursor.
+func (s *screen) pause() {
+	_, _ = io.WriteString(s.out, leave)
+	stopSelf()
+	_, _ = io.WriteString(s.out, enter)
 }
 
 // size is how many columns and lines there are. No lines means any number.

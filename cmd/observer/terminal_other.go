@@ -9,4 +9,8 @@ import "os"
 // right everywhere.
 func terminalOf(int) func() (width, height int) { return nil }
 
-func watchSize() (changed <-chan os.Signal, stop func()) { return nil, func() {} }
+func watchTerminal() (resized, stopped <-chan os.Signal, unwatch func()) {
+	return nil, nil, func() {}
+}
+
+func stopSelf() {}

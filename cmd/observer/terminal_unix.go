@@ -24,10 +24,14 @@ func terminalOf(descriptor int) func() (width, height int) {
 	}
 }
 
-// watchSize tells when a terminal has another size, and when a process that was
-// stopped with Ctrl-Z goes on: what is on the screen then is the shell's.
-func watchSize() (changed <-chan os.Signal, stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGWINCH, unix.SIGCONT)
-	return signals, func() { signal.Stop(signals) }
+// watchTerminal tells when a terminal has another size, and when somebody wants the
+// process to stop for a while.
+func watchTerminal() (resized, stopped <-chan os.Signal, unwatch func()) {
+	sizes, stops := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(sizes, unix.SIGWINCH)
+	signal.Notify(stops, unix.SIGTSTP)
+	return sizes, stops, func() { signal.Stop(sizes); signal.Stop(stops) }
 }
+
+// stopSelf stops the process until it is told to go on.
+func stopSelf() { _ = unix.Kill(os.Getpid(), unix.SIGSTOP) }

@@ -45,7 +45,8 @@ func top(ctx context.Context, args []string, stdout io.Writer) (int, error) {
 	w := newWatch(urls, f.options(), source, *query)
 	screen := openScreen(stdout, os.Getenv)
 	defer screen.close()
-	return fine, w.run(ctx, *every, screen)
+	w.run(ctx, *every, screen)
+	return fine, nil
 }
 
 // watch asks many processes again and again.
@@ -84,47 +85,44 @@ func newWatch(urls []string, options []client.Option, source *prometheus, query 
 	return w
 }
 
-// Of the 32 connections: a hanging page is asked again within two timeouts where
-// there are up to sixteen of them.
-const silentConnections, prometheusConnections = 8, 2
+// silentConnections are for pages that did not answer the last time: up to sixteen
+// of those that hang are asked again within two timeouts.
+const silentConnections = 8
 
-// run draws until ctx ends. The first picture waits for the answers, and every
-// later one for as long as an interval takes at most.
-func (w *watch) run(ctx context.Context, every time.Duration, screen *screen) error {
+// run draws until ctx ends, or nobody reads on.
+func (w *watch) run(ctx context.Context, every time.Duration, screen *screen) {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	var rounds sync.WaitGroup
 	defer rounds.Wait()
+	draw := func() error { return screen.draw(w.picture(screen, every)) }
 	for {
 		asked := w.round(ctx, &rounds)
-		for waiting := true; waiting; {
+		// The picture comes with the answers, or else with the next round.
+		for due := false; !due; {
 			select {
 			case <-asked:
-				waiting = false
+				if draw() != nil {
+					return
+				}
+				asked = nil
 			case <-ticks.C:
-				waiting = false
+				due = true
+			case <-screen.stopped:
+				screen.pause()
+				if draw() != nil {
+					return
+				}
 			case <-screen.resized:
-				if err := screen.draw(w.picture(screen, every)); err != nil {
-					return nil // nobody reads on
+				if draw() != nil {
+					return
 				}
 			case <-ctx.Done():
-				return nil
+				return
 			}
 		}
-		if err := screen.draw(w.picture(screen, every)); err != nil {
-			return nil
-		}
-		for waiting := true; waiting; {
-			select {
-			case <-ticks.C:
-				waiting = false
-			case <-screen.resized:
-				if err := screen.draw(w.picture(screen, every)); err != nil {
-					return nil
-				}
-			case <-ctx.Done():
-				return nil
-			}
+		if asked != nil && draw() != nil {
+			return
 		}
 	}
 }
