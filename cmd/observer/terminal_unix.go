@@ -33,5 +33,13 @@ func watchTerminal() (resized, stopped <-chan os.Signal, unwatch func()) {
 	return sizes, stops, func() { signal.Stop(sizes); signal.Stop(stops) }
 }
 
-// stopSelf stops the process until it is told to go on.
-func stopSelf() { _ = unix.Kill(os.Getpid(), unix.SIGSTOP) }
+// stopSelf stops the process until it is told to go on. The call alone is not enough:
+// it can return, and go on for a moment, before the last of the threads has stopped.
+func stopSelf() {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, unix.SIGCONT)
+	defer signal.Stop(goesOn)
+	if unix.Kill(os.Getpid(), unix.SIGSTOP) == nil {
+		<-goesOn
+	}
+}
