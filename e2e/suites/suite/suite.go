@@ -43,7 +43,7 @@ func All() []Suite {
 			Patches: []Patch{router("gin.go", "*Engine")}},
 		{Name: "echo", Module: "github.com/labstack/echo/v4", Version: "v4.16.5", Packages: []string{".", "./middleware"},
 			Patches: []Patch{router("echo.go", "*Echo")}},
-		{Name: "coder-websocket", Module: "github.com/coder/websocket", Version: "v1.8.15", Packages: []string{".", "./wsjson"}},
+		{Name: "coder-websocket", Module: "github.com/coder/websocket", Version: "v1.8.15", Packages: []string{"."}},
 		{Name: "connect", Module: "connectrpc.com/connect", Version: "v1.21.1", Packages: []string{"."}},
 		{Name: "gzhttp", Module: "github.com/klauspost/compress", Version: "v1.20.4", Packages: []string{"./gzhttp"}},
 		{Name: "go-httpbin", Module: "github.com/mccutchen/go-httpbin/v2", Version: "v2.26.0", Packages: []string{"./httpbin"}},
