@@ -18,7 +18,6 @@ import (
 	"github.com/gym-observer/observer/internal/kernel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/sys/unix"
 )
 
@@ -373,29 +372,6 @@ func TestReadingsAreRightWhileTheSourceIsClosed(t *testing.T) {
 			require.NoError(t, unix.Close(descriptor))
 		}
 	}
-}
-
-func TestNoDescriptorStaysOpenAfterStop(t *testing.T) {
-	if !alone(t) {
-		return
-	}
-	open := func() int64 {
-		n, err := countDescriptors("/proc/self/fd")
-		require.NoError(t, err)
-		return n
-	}
-	run := func() {
-		o := Start(t.Context(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))), WithSampleInterval(time.Millisecond))
-		require.NoError(t, o.Err())
-		time.Sleep(20 * time.Millisecond)
-		o.Stop()
-	}
-	run() // the first makes descriptors of the runtime's own
-	before := open()
-	for range 5 {
-		run()
-	}
-	assert.Equal(t, before, open())
 }
 
 func TestReadingsGoOnAfterTheSourceIsClosed(t *testing.T) {
