@@ -58,6 +58,21 @@ func TestRouteThatComesWhileTheTableFillsOverflows(t *testing.T) {
 	assert.Equal(t, Unmatched, r.Of("").Name, "the sentinels always have a place")
 }
 
+func TestNobodyWaitsForALockButForANewRoute(t *testing.T) {
+	var r Routes
+	for i := range MaxRoutes {
+		r.Of(fmt.Sprint("/", i))
+	}
+	r.Of("") // the sentinels are added like the others
+	r.Of("/one too many")
+	r.mu.Lock() // by somebody who does not get further
+	defer r.mu.Unlock()
+	assert.Equal(t, "/0", r.Of("/0").Name)
+	assert.Equal(t, Unmatched, r.Of("").Name)
+	assert.Equal(t, Overflow, r.Of("/another").Name)
+	assert.Len(t, r.All(), MaxRoutes+2)
+}
+
 func TestWhatWasListedStaysAsItWas(t *testing.T) {
 	var r Routes
 	r.Of("/a")
