@@ -13,7 +13,8 @@ import (
 
 // Handler returns the live page: the verdict and its sentence, and the last ten
 // minutes of everything that it rests on. The query format=json gives the same
-// for scripts, with the fields of [Diagnosis] and a history.
+// for scripts, with the fields of [Diagnosis] and a history, of which history=10
+// beside it leaves the last ten seconds.
 //
 // It may be mounted anywhere, under any path, before or after [Start]. While
 // nothing observes, it says how to turn that on. It shows routes, the hosts of

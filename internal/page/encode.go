@@ -11,8 +11,25 @@ import (
 // rows.
 type position struct{ second, window uint64 }
 
-// encodeAll returns a snapshot and the whole history as JSON.
-func (h *Handler) encodeAll(s Snapshot) []byte { return marshal(h.all(s)) }
+// encodeAll returns a snapshot and the history as JSON, as far as its rows ended
+// within span before now.
+func (h *Handler) encodeAll(s Snapshot, span time.Duration) []byte {
+	all := h.all(s)
+	oldest := all.Now.Add(-span)
+	all.History.Seconds = newest(all.History.Seconds, func(s second) bool { return s.At.Before(oldest) })
+	all.History.Windows = newest(all.History.Windows, func(w window) bool { return w.At.Before(oldest) })
+	return marshal(all)
+}
+
+// newest returns the rows that are not too old, and the last one in any case: one
+// of a long window is still what is known now.
+func newest[T any](rows []T, old func(T) bool) []T {
+	first := 0
+	for first < len(rows)-1 && old(rows[first]) {
+		first++
+	}
+	return rows[first:]
+}
 
 // encodeFirst returns the same, with what the page writes under its pictures.
 func (h *Handler) encodeFirst(s Snapshot) []byte {

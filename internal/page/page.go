@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -185,13 +186,31 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, names []string) 
 		header.Set("Content-Type", "text/html; charset=utf-8")
 		whole(w, answer, h.html)
 	case "json":
+		span, err := spanOf(query.Get("history"))
+		if err != nil {
+			http.Error(w, "history is a number of seconds", http.StatusBadRequest)
+			return
+		}
 		header.Set("Content-Type", "application/json")
-		whole(w, answer, append(h.encodeAll(h.snapshot()), '\n'))
+		whole(w, answer, append(h.encodeAll(h.snapshot(), span), '\n'))
 	case "events":
 		h.streams.serve(answer, w, r)
 	default:
 		http.Error(w, "format is json or events", http.StatusBadRequest)
 	}
+}
+
+// spanOf reads how much of the history is asked for, in seconds: all of it without
+// a word. Who asks hundreds of processes every two seconds wants none of the past.
+func spanOf(seconds string) (time.Duration, error) {
+	if seconds == "" {
+		return Span, nil
+	}
+	n, err := strconv.ParseFloat(seconds, 64)
+	if err != nil || !(n >= 0) {
+		return 0, errors.New("no number of seconds")
+	}
+	return time.Duration(min(n, Span.Seconds()) * float64(time.Second)), nil
 }
 
 // whole writes a body of a known length.

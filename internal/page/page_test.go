@@ -222,6 +222,30 @@ func TestJSONOfEverything(t *testing.T) {
 	}, document)
 }
 
+func TestAsMuchOfTheHistoryAsIsAskedFor(t *testing.T) {
+	h, now := new(History), time.Now()
+	for age := 120; age > 0; age-- {
+		ended := InstantOf(now.Add(-time.Duration(age) * time.Second))
+		h.AddSecond(&Second{At: ended})
+		if age%60 == 0 {
+			h.AddWindow(&Window{At: ended})
+		}
+	}
+	for query, want := range map[string][2]int{
+		"": {120, 2}, "&history=600": {120, 2}, "&history=1e300": {120, 2}, "&history=30.5": {30, 1}, "&history=0": {1, 1},
+	} {
+		answer := get(handlerOf(Snapshot{History: h}), "/?format=json"+query)
+		var d document
+		require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &d), query)
+		assert.InDelta(t, want[0], len(d.History.Seconds), 1, query) // the clock has gone on
+		assert.Equal(t, want[1], len(d.History.Windows), query)
+	}
+	for _, query := range []string{"&history=NaN", "&history=-1", "&history=ten"} {
+		assert.Equal(t, http.StatusBadRequest, get(handlerOf(Snapshot{History: h}), "/?format=json"+query).Code, query)
+	}
+	assert.Equal(t, http.StatusOK, get(handlerOf(Snapshot{}), "/?format=json&history=10").Code, "without a history")
+}
+
 func TestWhatCannotBeEncodedIsSaid(t *testing.T) {
 	h := new(History)
 	h.AddSecond(&Second{At: InstantOf(time.Now())})
