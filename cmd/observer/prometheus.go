@@ -168,7 +168,7 @@ func (p *prometheus) query(ctx context.Context, expression string) ([]point, err
 	u.RawQuery = url.Values{"query": {expression}}.Encode()
 	body, err := p.client.Get(ctx, u, p.header)
 	if err != nil {
-		return nil, fmt.Errorf("Prometheus at %s: %w", p.base.Host, err)
+		return nil, fmt.Errorf("asking Prometheus at %s: %w", p.base.Host, err)
 	}
 	var answer struct {
 		Status string `json:"status"`
@@ -179,7 +179,7 @@ func (p *prometheus) query(ctx context.Context, expression string) ([]point, err
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Status != "success" || answer.Data.ResultType != "vector" {
-		return nil, fmt.Errorf("Prometheus at %s: it does not answer as one does", p.base.Host)
+		return nil, fmt.Errorf("asking Prometheus at %s: it does not answer as one does", p.base.Host)
 	}
 	points := answer.Data.Result
 	for i := range points {

@@ -79,7 +79,7 @@ func TestWhyNamesAPeerWithWhatPrometheusHas(t *testing.T) {
 	prometheus.Close()
 	code, stdout, _ = call(t, "why", driver.URL, "-prometheus", prometheus.URL)
 	assert.Equal(t, 1, code, "the chain is there without it")
-	assert.Contains(t, stdout, "; Prometheus at "+strings.TrimPrefix(prometheus.URL, "http://")+": refused\n")
+	assert.Contains(t, stdout, "; asking Prometheus at "+strings.TrimPrefix(prometheus.URL, "http://")+": refused\n")
 }
 
 func TestPeerIsFoundByItsLabels(t *testing.T) {

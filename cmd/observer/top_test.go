@@ -243,6 +243,6 @@ func TestTopShowsProcessesOfPrometheus(t *testing.T) {
 	prometheus.Close()
 	out, _ = startTop(t, "-every", "100ms", "-prometheus", prometheus.URL)
 	eventually(t, out, "what is wrong", func(b string) bool {
-		return strings.Contains(b, fmt.Sprintf("Prometheus at %s: refused", strings.TrimPrefix(prometheus.URL, "http://")))
+		return strings.Contains(b, fmt.Sprintf("asking Prometheus at %s: refused", strings.TrimPrefix(prometheus.URL, "http://")))
 	})
 }
