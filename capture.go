@@ -17,7 +17,8 @@ const (
 	defaultCaptureCooldown = 10 * time.Minute
 	defaultCaptureBudget   = 256 << 20
 
-	// A trace with more goroutines than this costs too much: see WithCaptureGoroutines.
+	// Up to here a trace costs at most 2 % of a core where goroutines are idle: see
+	// WithCaptureGoroutines.
 	defaultCaptureGoroutines = 20_000
 )
 
@@ -120,8 +121,9 @@ func WithCaptureBudget(bytes int64) CaptureOption {
 // not positive counts as not given.
 //
 // Each second of a trace begins with the state of every goroutine, also of those
-// that do nothing. With 200,000 idle goroutines a process that used 3 % of a core
-// and 535 MiB used 12 to 18 % and 700 MiB.
+// that do nothing. Idle goroutines, on two cores: 20,000 cost 1.6 % of a core and
+// 24 MiB, 50,000 cost 4 % and 64 MiB, 200,000 cost 15 % and 240 MiB, and nothing
+// above the bound.
 func WithCaptureGoroutines(most int) CaptureOption {
 	return func(s *captureSettings) {
 		if most > 0 {
