@@ -65,6 +65,7 @@ func WithCapture(directory string, opts ...CaptureOption) Option {
 			return
 		}
 		c.startCapture = startCapture
+		c.profiles = newProfiles
 		// Here, which is in Start: a program that changes its working directory later
 		// would leave its captures in two places. Where it has none, each capture says so.
 		if absolute, err := filepath.Abs(directory); err == nil {
@@ -236,6 +237,9 @@ func (c *capture) writeFolder(now time.Time, reason string, diagnosis Diagnosis,
 		all = append(all, c.recorder.File("trace.out"))
 	}
 	all = append(all, evidence.Goroutines("goroutines.txt"), evidence.JSON("diagnosis.json", diagnosis))
+	if len(diagnosis.Sites) > 0 {
+		all = append(all, evidence.JSON("sites.json", diagnosis.Sites))
+	}
 	name := evidence.Name{At: now, Reason: reason, Process: os.Getpid()}
 	return errors.Join(
 		evidence.Write(c.directory, name, append(all, files...)...),

@@ -36,6 +36,7 @@ var sources = map[string]func(*collection, point) error{
 	ResponsesInstrument:                   (*collection).responses,
 	RequestsCancelledInstrument:           (*collection).cancellations,
 	OutboundInFlightInstrument:            total(func() int64 { return totals.requests.outbound.Now() }),
+	OutboundOldestAgeInstrument:           oldestAge(&totals.requests.calls),
 	DriverOfferedInstrument:               ofDriver(func(d *DriverMetrics) int64 { return d.offered.Load() }),
 	DriverResidentInstrument:              ofDriver(func(d *DriverMetrics) int64 { return d.resident.Now() }),
 	DriverActiveInstrument:                ofDriver(func(d *DriverMetrics) int64 { return d.active.Load() }),

@@ -83,18 +83,20 @@ type Peer struct {
 }
 
 // diagnosisOf puts the outcome of a window into words.
-func diagnosisOf(o *diagnosis.Outcome, now time.Time, oldest oldest) Diagnosis {
-	w := o.Window
+func diagnosisOf(v *verdict, now time.Time, oldest oldest) Diagnosis {
+	w := v.Window
 	result := Diagnosis{
 		At:         w.At,
 		Window:     w.Length,
-		Verdict:    causeOf(o.Verdict),
-		Summary:    o.Sentence(""),
+		Verdict:    causeOf(v.Verdict),
+		Summary:    v.Sentence(v.whereInWords()),
 		Unmeasured: causesOf(w.Unmeasured()),
 		Oldest:     oldest.work,
-		Also:       causesOf(o.Also.List()),
+		Also:       causesOf(v.Also.List()),
+		Sites:      v.sites,
+		Peers:      v.peers,
 	}
-	if w := oldest.unexpected; o.Verdict == diagnosis.None && w != nil && w.Age >= oldAge {
+	if w := oldest.unexpected; v.Verdict == diagnosis.None && w != nil && w.Age >= oldAge {
 		result.Summary += fmt.Sprintf("; the oldest work in flight is %s, for %v", w.describe(), w.Age.Round(time.Second))
 	}
 	if age := now.Sub(w.At); age > 2*w.Length {
@@ -104,6 +106,19 @@ func diagnosisOf(o *diagnosis.Outcome, now time.Time, oldest oldest) Diagnosis {
 		result.Findings = append(result.Findings, Finding{causeOf(f.Cause), f.Load, f.Evidence, f.Cause.Advice()})
 	}
 	return result
+}
+
+// whereInWords is what the sentence says of the place: the servers that are waited
+// for, and the lines.
+func (v *verdict) whereInWords() string {
+	if v.Verdict != diagnosis.Downstream || len(v.peers) == 0 || v.peers[0].Host == "" {
+		return v.where
+	}
+	words := fmt.Sprintf("%.1f of them for %s, %v each", v.peers[0].Waiting, v.peers[0].Host, v.peers[0].Wait.Round(time.Millisecond))
+	if v.where != "" {
+		words += "; " + v.where
+	}
+	return words
 }
 
 // oldAge is from when on work in flight is named in the sentence of none. Most

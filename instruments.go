@@ -45,6 +45,7 @@ const (
 	ResponsesInstrument                   = "gym.server.responses_total"
 	RequestsCancelledInstrument           = "gym.server.requests.cancelled_total"
 	OutboundInFlightInstrument            = "gym.http.client.requests.in_flight"
+	OutboundOldestAgeInstrument           = "gym.http.client.requests.oldest_age"
 
 	DriverOfferedInstrument       = "gym.driver.rollouts.offered_total"
 	DriverResidentInstrument      = "gym.driver.rollouts.resident"

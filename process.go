@@ -150,10 +150,23 @@ func newSession(provider metric.MeterProvider, shutdown func(context.Context) er
 	s.sampler.failures = s.failures
 	s.sampler.windows = windows{every: c.window, process: s.process, machine: totals.machine, failed: s.failures.report}
 	s.sampler.history = page.NewRecorder(lagEdges)
+	s.sampler.examiner.off = c.withoutSites
+	if c.profiles != nil && !c.withoutSites {
+		s.sampler.examiner.profiles = c.profiles()
+		s.sampler.examiner.profiles.used = cpuTimeOf(s.process)
+	}
 	s.sampler.gc.noticeCollection()
 	s.collector.failures, s.collector.process = s.failures, s.process
 	s.collector.loops, s.collector.sampler = &s.loops, &s.sampler
 	return s
+}
+
+// cpuTimeOf is how much CPU time the process has used; what cannot be read is none.
+func cpuTimeOf(process reading.Process) func() time.Duration {
+	return func() time.Duration {
+		user, system, _ := process.CPUTime()
+		return time.Duration((user + system) * float64(time.Second))
+	}
 }
 
 // flushingOver returns the sessions that still flush over a provider.
@@ -241,6 +254,7 @@ func (s *session) current() Diagnosis {
 // its time, or call this package.
 func (s *session) close(ctx context.Context) {
 	defer close(s.closed)
+	s.sampler.examiner.profiles.stop(s.deadline)
 	captured := s.sampler.capture.end() // before the flush: a Start that does not wait for it wants to record
 	<-s.instrumented
 	to := s.sampler.recorder.Load()

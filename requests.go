@@ -32,6 +32,8 @@ type RequestMetrics struct {
 	routes     count.Routes
 
 	listed inflight.Table // the requests that the middleware serves
+	calls  inflight.Table // the requests that the transport sends
+	peers  inflight.Peers // the same by server, without those that wait by design
 }
 
 // CountResponse counts one response by its final HTTP status code. A code

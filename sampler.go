@@ -27,8 +27,10 @@ type sampler struct {
 
 	gc        gcRecorder
 	windows   windows
+	examiner  examiner
 	judge     diagnosis.Judge // belongs to whoever samples
-	diagnosed atomic.Pointer[diagnosis.Outcome]
+	samples   int             // in the open window; likewise
+	diagnosed atomic.Pointer[verdict]
 	history   *page.Recorder // what the page shows
 	capture   *capture       // nil where there is none
 }
@@ -53,7 +55,11 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 	}
 	sample.Admissions, sample.Waited = s.admitted()
 	s.history.Add(&sample, interval)
-	if w := s.windows.add(&sample); w != nil {
+	totals.requests.peers.Sample()
+	sample.Pooled = s.examiner.pooledNow()
+	s.samples++
+	s.examiner.look(now)
+	if w := s.windows.add(&sample, s.examiner.tell); w != nil {
 		s.publish(w)
 		s.capture.watch()
 	}
@@ -117,8 +123,12 @@ func sampleOf(at time.Time, lag time.Duration, queues reading.Queues) diagnosis.
 func seeWork(often bool) {
 	requests := &totals.requests
 	requests.listed.SeenOften(often)
+	requests.calls.SeenOften(often)
 	if often && requests.inFlight() > 0 {
 		requests.listed.See()
+	}
+	if often && requests.outbound.Now() > 0 {
+		requests.calls.See()
 	}
 }
 
@@ -140,23 +150,47 @@ func (s *sampler) held() (held page.Held) {
 	return held
 }
 
+// verdict is what one window came to, with all that a diagnosis says of it. It does
+// not change.
+type verdict struct {
+	*diagnosis.Outcome
+	sites []Site
+	where string // in words
+	peers []Peer
+}
+
 // publish takes the verdict of a window, counts its time, and says when it
 // changed.
 func (s *sampler) publish(w *diagnosis.Window) {
 	outcome := s.judge.Next(w, s.windows.every)
-	verdict := outcome.Verdict
-	s.diagnosed.Store(outcome)
-	totals.slowTime[verdict].Add(int64(w.Length))
-	s.history.AddWindow(w, verdict, s.held())
+	cause := outcome.Verdict
+	s.examiner.endWindow(w, s.windows.every)
+	found, where := s.examiner.of(cause, w.At)
+	published := &verdict{Outcome: outcome, sites: publicSites(found), where: where}
+	for _, peer := range totals.requests.peers.EndWindow(s.samples, w.Length) {
+		published.peers = append(published.peers, Peer{Host: peer.Name, Waiting: peer.Waiting, Wait: peer.Wait, InFlight: peer.InFlight})
+	}
+	s.samples = 0
+	s.diagnosed.Store(published)
+	totals.slowTime[cause].Add(int64(w.Length))
+	s.history.AddWindow(w, cause, s.held())
 	if !outcome.Changed {
 		return
 	}
 	current := s.current()
-	log(s.failures.logger, outcome.Level(), "observer: verdict changed",
-		slog.String("verdict", verdict.Name()), slog.String("summary", current.Summary))
+	log(s.failures.logger, outcome.Level(), "observer: verdict changed", attributesOfVerdict(current)...)
 	if outcome.Level() >= slog.LevelWarn {
-		s.capture.begin(verdict.Name(), current)
+		s.capture.begin(cause.Name(), current)
 	}
+}
+
+// attributesOfVerdict are those of the log line.
+func attributesOfVerdict(d Diagnosis) []slog.Attr {
+	attributes := []slog.Attr{slog.String("verdict", string(d.Verdict)), slog.String("summary", d.Summary)}
+	if len(d.Sites) > 0 {
+		attributes = append(attributes, slog.String("site", d.Sites[0].Location), slog.Float64("share", d.Sites[0].Share))
+	}
+	return attributes
 }
 
 // current is the diagnosis of the last complete window.

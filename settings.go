@@ -44,6 +44,9 @@ type config struct {
 	open     openProvider         // of the last WithProvider
 	window   time.Duration        // of the diagnosis
 
+	withoutSites bool
+	profiles     func() *profiles // nil without WithProfiles and WithCapture
+
 	capture      *captureSettings // nil for no capture
 	startCapture func(*captureSettings, func(cause string, err error)) (*capture, error)
 

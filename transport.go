@@ -1,6 +1,10 @@
 package observer
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/gym-observer/observer/internal/inflight"
+)
 
 // Transport counts the outbound requests that next sends, each from the call
 // until its response headers arrive or it fails; reading the body is no longer
@@ -23,24 +27,100 @@ import "net/http"
 // http.DefaultTransport = observer.Transport(nil) goes on to the default before
 // it. A wrapper of another kind around Transport(nil) must not become the
 // default, since the two would call each other: give it the transport itself.
-func Transport(next http.RoundTripper) http.RoundTripper {
-	return &transport{next: next, fallback: http.DefaultTransport}
+func Transport(next http.RoundTripper, opts ...TransportOption) http.RoundTripper {
+	t := &transport{next: next, fallback: http.DefaultTransport}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(t)
+		}
+	}
+	return t
+}
+
+// TransportOption changes what [Transport] does; a nil one changes nothing.
+type TransportOption func(*transport)
+
+// WithPeer sets what the diagnosis calls the server that a request is for: the host
+// and port of its URL without this option. The name comes from a small set, since
+// at most 64 servers are told apart at a time; an empty one hides the server.
+//
+// The function gets the request before it is sent, and only while something
+// observes; the request waits for it. Where it panics, the server is hidden. Its
+// name appears in the diagnosis, on the page, in the log and in captures, never in a
+// metric's attribute. A nil function changes nothing.
+func WithPeer(peer func(*http.Request) string) TransportOption {
+	return func(t *transport) {
+		if peer != nil {
+			t.peer = peer
+		}
+	}
+}
+
+// WithExpectedOutboundWait tells which outbound requests wait for events by design:
+// a watch, a long poll. They count as any other in flight, but a diagnosis does not
+// take their waiting for a load. The function gets the request before it is sent,
+// and only while something observes; the request waits for it. Where it panics, the
+// request is none of them. A nil function changes nothing.
+func WithExpectedOutboundWait(expected func(*http.Request) bool) TransportOption {
+	return func(t *transport) {
+		if expected != nil {
+			t.expected = expected
+		}
+	}
 }
 
 type transport struct {
 	next     http.RoundTripper
-	fallback http.RoundTripper // what the default was before it became this transport
+	fallback http.RoundTripper          // what the default was before it became this transport
+	peer     func(*http.Request) string // of WithPeer; nil without it
+	expected func(*http.Request) bool   // of WithExpectedOutboundWait; nil without it
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.base()
 	counts := Requests()
-	if counts == nil {
+	if counts == nil || r == nil { // a nil request is the base's to refuse
 		return base.RoundTrip(r)
 	}
-	counts.outbound.Begin()
-	defer counts.outbound.End() // also when base panics
+	if t.expected != nil && survived(t.expected, r) {
+		counts.expectedOutbound.Begin()
+		defer counts.expectedOutbound.End()
+		return t.send(base, r, counts, nil)
+	}
+	return t.send(base, r, counts, counts.peers.Begin(t.nameOfPeer(r)))
+}
+
+// send sends a request that is counted; the peer is nil where it is not waited for.
+func (t *transport) send(base http.RoundTripper, r *http.Request, counts *RequestMetrics, peer *inflight.Peer) (*http.Response, error) {
+	number := counts.outbound.Begin()
+	listed := counts.calls.New()
+	counts.calls.List(listed, number)
+	defer func() { // also when base panics
+		counts.calls.End(listed)
+		if peer != nil {
+			peer.End()
+		}
+		counts.outbound.End()
+	}()
 	return base.RoundTrip(r)
+}
+
+// nameOfPeer is what the diagnosis calls the server, "" for one that is hidden.
+func (t *transport) nameOfPeer(r *http.Request) string {
+	if t.peer != nil {
+		return survived(t.peer, r)
+	}
+	if r.URL == nil {
+		return "" // the base will refuse it
+	}
+	return r.URL.Host
+}
+
+// survived returns what the application says of a request, the zero value where it
+// panics.
+func survived[T any](ask func(*http.Request) T, r *http.Request) (answer T) {
+	defer func() { _ = recover() }()
+	return ask(r)
 }
 
 // CloseIdleConnections is what [http.Client.CloseIdleConnections] looks for.

@@ -164,7 +164,7 @@ func TestH25RedirectsAndDoubleWrapping(t *testing.T) {
 		return during, o.counted().OutboundInFlight
 	}
 
-	during, after := get(observer.Transport)
+	during, after := get(func(next http.RoundTripper) http.RoundTripper { return observer.Transport(next) })
 	assert.Equal(t, []int64{1, 1}, during)
 	assert.Zero(t, after)
 

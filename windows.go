@@ -39,8 +39,9 @@ func (w *windows) begin(now time.Time) {
 	totals.driver.openWindow(now)
 }
 
-// add takes one sample, and returns the window that it completes, if it does.
-func (w *windows) add(s *diagnosis.Sample) *diagnosis.Window {
+// add takes one sample, and returns the window that it completes, if it does. More
+// adds to its reading what else is known of it.
+func (w *windows) add(s *diagnosis.Sample, more func(*diagnosis.Reading)) *diagnosis.Window {
 	w.mu.Lock()
 	if w.series.Add(s) < w.every {
 		w.mu.Unlock()
@@ -48,7 +49,9 @@ func (w *windows) add(s *diagnosis.Sample) *diagnosis.Window {
 	}
 	defer w.report() // once the lock is free: see log
 	defer w.mu.Unlock()
-	ended := w.series.End(s.At, w.read())
+	reading := w.read()
+	more(&reading)
+	ended := w.series.End(s.At, reading)
 	totals.driver.openWindow(s.At)
 	return ended
 }

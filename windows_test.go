@@ -117,7 +117,7 @@ func newStubbed(t *testing.T) *stubbed {
 func (s *stubbed) sample(after time.Duration) *diagnosis.Window {
 	s.now = s.now.Add(after)
 	sample := sampleOf(s.now, 0, reading.Queues{Runnable: number.Known(0), NotInGo: number.Known(0)})
-	return s.windows.add(&sample)
+	return s.windows.add(&sample, func(*diagnosis.Reading) {})
 }
 
 // lines keeps the log.

@@ -230,6 +230,11 @@ var Signals = []Signal{
 		Advice:      "A steady climb is one stuck request: observer.Diagnose names its route.",
 	},
 	{
+		Name: "gym.http.client.requests.oldest_age", Kind: Gauge, Unit: "s", Fractional: true,
+		Description: "The age of the oldest outbound request that waits for its response headers.",
+		Advice:      "A steady climb is one server that does not answer: observer.Diagnose names those that are waited for.",
+	},
+	{
 		Name: "gym.driver.rollouts.oldest_age", Kind: Gauge, Unit: "s", Fractional: true,
 		Description: "The age of the oldest rollout in flight.",
 		Advice:      "A steady climb is one stuck rollout: take a goroutine profile.",

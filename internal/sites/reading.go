@@ -145,6 +145,8 @@ type Reading struct {
 	requests float64 // goroutines of requests
 	visible  float64 // of them, those that wait for their client or perhaps for an event, as most do that stream
 	streams  float64 // of them, those that stream, by the counter
+	pooled   float64 // outbound requests that wait for a connection of this process's own pool
+	outside  float64 // requests that wait for another server, on a connection that is not of http.Transport
 }
 
 type found struct {
@@ -246,6 +248,7 @@ func (s *snapshot) count(g *goroutines) {
 	}
 	if g.outbound >= 0 {
 		if g.wait == forPool {
+			s.pooled += load * s.pool
 			load *= 1 - s.pool
 		}
 		if load > 0 {
@@ -293,6 +296,8 @@ func (s *snapshot) serve(g *goroutines, load float64, parent *Site, depth int) {
 	case forEvent:
 		s.visible += load
 		subject = Perhaps
+	case forNetwork:
+		s.outside += load
 	}
 	at, ok := s.line(g.Frames, 0, g.end())
 	if !ok {

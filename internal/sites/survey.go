@@ -69,6 +69,8 @@ func (t *Tally) Sites(kind string, over float64) []Site {
 type Survey struct {
 	readings int
 	waiting  float64
+	pooled   float64
+	outside  float64
 	waits    [subjects]Tally
 	holds    [subjects]Tally
 }
@@ -91,6 +93,8 @@ func (s *Survey) Add(r Reading) {
 	// which is not counted anyhow. The others cannot be told apart, so as many are
 	// left out.
 	s.waiting += max(0, waiting-max(0, r.streams-r.visible))
+	s.pooled += r.pooled
+	s.outside += r.outside
 }
 
 // Snapshots is how many were added.
@@ -104,6 +108,13 @@ func (s *Survey) Load(subject Subject) float64 {
 // Waiting is how many requests wait on average, less those that stream: what
 // [Waits] wants, before it is limited to what is owed.
 func (s *Survey) Waiting() float64 { return s.waiting / s.over() }
+
+// Pooled is how many outbound requests wait for a connection of this process's own
+// pool, on average: the other server has not heard of them.
+func (s *Survey) Pooled() float64 { return s.pooled / s.over() }
+
+// Outside is how many of them wait for another server: a database, for one.
+func (s *Survey) Outside() float64 { return s.outside / s.over() }
 
 func (s *Survey) over() float64 { return float64(max(1, s.readings)) }
 

@@ -1,0 +1,147 @@
+package observer
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/sites"
+	"github.com/gym-observer/observer/internal/sites/profile"
+)
+
+// profilesApart is the least time between two profiles of the processor, while each
+// of which /debug/pprof/profile answers 500.
+const profilesApart = 10 * time.Minute
+
+// WithProfiles has the profiles of the heap and of the processor taken, too, so that
+// gc, memory and the causes of the processor have [Diagnosis.Sites]. [WithCapture]
+// implies it. It turns the runtime's sampling of the heap on, as net/http/pprof does,
+// and while a profile of the processor is taken, for at most 5 s once a verdict,
+// /debug/pprof/profile answers 500. Without it neither is in the binary. The first
+// handle's holds for the process.
+func WithProfiles() Option {
+	return func(c *config) { c.profiles = newProfiles }
+}
+
+// profiles takes the profiles of the heap and of the processor, for the causes that
+// snapshots of the goroutines say nothing of. WithProfiles and WithCapture alone lead
+// to its functions, so that what they need is in no other binary: whoever calls
+// package profile by name has it in all.
+type profiles struct {
+	beginAllocated func() error
+	allocated      func(*sites.Reader) ([]sites.Site, error) // since beginAllocated
+	inUse          func(*sites.Reader) ([]sites.Site, error)
+	processor      func(context.Context, func() time.Duration) ([]sites.Site, error)
+
+	used func() time.Duration // CPU time of the process; nil where it is not known
+
+	counting bool      // allocations, in the open window
+	began    time.Time // the last profile of the processor
+	ctx      context.Context
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when the profile that is being taken is there; nil for none
+	taken    atomic.Pointer[takenProfile]
+}
+
+type takenProfile struct {
+	cause diagnosis.Cause
+	sites []sites.Site
+	err   error
+}
+
+func newProfiles() *profiles {
+	allocations := new(profile.Allocations)
+	p := &profiles{
+		beginAllocated: allocations.Begin,
+		allocated:      allocations.Sites,
+		inUse:          profile.InUse,
+		processor: func(ctx context.Context, used func() time.Duration) ([]sites.Site, error) {
+			return profile.Processor(ctx, sites.NewReader(sites.ReadBuild(), sites.MarksOf(scopeName)), used)
+		},
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// profiled reports whether a profile shows where a cause is.
+func profiled(cause diagnosis.Cause) bool {
+	switch cause {
+	case diagnosis.GC, diagnosis.Memory:
+		return true
+	}
+	return ofProcessor(cause)
+}
+
+func ofProcessor(cause diagnosis.Cause) bool {
+	switch cause {
+	case diagnosis.CPUSaturated, diagnosis.CPUContended, diagnosis.CPUThrottled, diagnosis.StopTheWorld:
+		return true
+	}
+	return false
+}
+
+// endWindow keeps what was found for a window's first cause, and begins what is to
+// be found in the next.
+func (p *profiles) endWindow(e *examiner, first diagnosis.Cause, now time.Time) {
+	if taken := p.taken.Swap(nil); taken != nil {
+		e.keep(taken.cause, now, taken.sites, taken.err)
+	}
+	if p.counting {
+		found, err := p.allocated(e.reader)
+		e.keep(diagnosis.GC, now, found, err)
+		p.counting = false
+	}
+	found, known := e.found[first]
+	recent := known && now.Sub(found.at) < sitesLast
+	switch {
+	case first == diagnosis.GC && !recent:
+		if err := p.beginAllocated(); err != nil {
+			e.keep(first, now, nil, err)
+		} else {
+			p.counting = true
+		}
+	case first == diagnosis.Memory && !recent:
+		found, err := p.inUse(e.reader)
+		e.keep(first, now, found, err)
+	case ofProcessor(first) && !p.busy() && (p.began.IsZero() || now.Sub(p.began) >= profilesApart):
+		p.began = now
+		p.takeProcessor(first)
+	}
+}
+
+// takeProcessor profiles the processor, beside the sampling: it takes seconds.
+func (p *profiles) takeProcessor(cause diagnosis.Cause) {
+	done := make(chan struct{})
+	p.done = done
+	go func() {
+		defer close(done)
+		taken := &takenProfile{cause: cause}
+		defer p.taken.Store(taken)
+		defer catch(&taken.err)
+		taken.sites, taken.err = p.processor(p.ctx, p.used)
+	}()
+}
+
+func (p *profiles) busy() bool {
+	if p.done == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop ends a profile that is being taken, and waits for its end until a deadline.
+func (p *profiles) stop(deadline time.Time) {
+	if p == nil {
+		return
+	}
+	p.cancel()
+	if p.done != nil {
+		await(p.done, deadline)
+	}
+}

@@ -1,0 +1,252 @@
+package observer
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/number"
+	"github.com/gym-observer/observer/internal/response"
+	"github.com/gym-observer/observer/internal/sites"
+)
+
+const (
+	// snapshotsPerWindow show where goroutines wait. Eight to twelve bring the line
+	// that most wait at to the top; more cost and add nothing.
+	snapshotsPerWindow = 10
+
+	// sitesLast is how long the sites of a verdict stand before they are looked for
+	// anew, where the verdict does not itself rest on snapshots.
+	sitesLast = time.Minute
+)
+
+// WithSites says whether snapshots of the goroutines are taken while a cause holds,
+// so that [Diagnosis.Sites] names the lines of code where goroutines wait, and the
+// verdict [CauseWait] can be given. It is on by default, and costs a process in which
+// no cause holds nothing; a sick one up to 100 ms of CPU a window. The first
+// handle's holds for the process.
+func WithSites(on bool) Option {
+	return func(c *config) { c.withoutSites = !on }
+}
+
+// examiner looks for the lines where a cause is in the code: in the window after one
+// in which it held, since a verdict needs two windows anyhow. Nothing runs while
+// nothing holds. It belongs to whoever samples for the process.
+type examiner struct {
+	off      bool      // WithSites(false)
+	profiles *profiles // nil without WithProfiles
+
+	reader *sites.Reader // made when it is first needed
+	taker  sites.Taker
+	turns  sites.Turns
+
+	// Of the open window.
+	moments []time.Time // of the snapshots that are still to be taken
+	survey  sites.Survey
+	asked   bool // because requests wait, whether or not a cause held
+	refused error
+	taken   int // snapshots in all; for tests
+
+	// pooled is how many outbound requests waited for a connection of this process's
+	// own pool, in the last window that was looked at.
+	pooled float64
+
+	// found are the sites of each cause as they were last found.
+	found map[diagnosis.Cause]foundSites
+}
+
+// foundSites are the sites of a cause.
+type foundSites struct {
+	sites []sites.Site
+	at    time.Time
+	why   string // there are none
+}
+
+// look takes a snapshot, if it is time for one.
+func (e *examiner) look(now time.Time) {
+	if len(e.moments) == 0 || now.Before(e.moments[0]) {
+		return
+	}
+	e.moments = e.moments[1:]
+	requests := &totals.requests
+	counts := sites.Now{InFlight: int(requests.inFlight()), Streaming: int(response.Streaming())}
+	e.refused = e.taker.Look(func(stacks []sites.Stack) { e.survey.Add(e.reader.Read(stacks, counts)) })
+	if e.refused != nil {
+		e.moments = nil
+		return
+	}
+	e.taken++
+}
+
+// pooledNow is how many outbound requests wait for a connection of this process's own
+// pool, as far as snapshots of this window or the last one have shown.
+func (e *examiner) pooledNow() int64 {
+	if e.survey.Snapshots() > 0 {
+		return int64(e.survey.Pooled())
+	}
+	return int64(e.pooled)
+}
+
+// tell adds what the snapshots of a window have found to its reading.
+func (e *examiner) tell(r *diagnosis.Reading) {
+	if e.survey.Snapshots() == 0 {
+		return
+	}
+	r.MutexWaiters = number.Known(e.survey.Load(sites.Locks))
+	r.RequestsWaiting = number.Known(e.survey.Waiting())
+	r.WaitsOutside = e.survey.Outside() > e.survey.Waiting()/2
+	r.Children = r.Children.Max(number.Known(e.survey.Load(sites.Children)))
+}
+
+// endWindow keeps what was found, and decides what to look for in the next window.
+func (e *examiner) endWindow(w *diagnosis.Window, every time.Duration) {
+	if e.off {
+		return
+	}
+	held := w.Holding()
+	if e.survey.Snapshots() > 0 || e.refused != nil {
+		for _, cause := range append(held.List(), diagnosis.None) {
+			if subject, ok := subjects[cause]; ok {
+				e.keep(cause, w.At, e.survey.Sites(subject), e.refused)
+			}
+		}
+		if e.asked {
+			e.turns.Looked(held.Has(diagnosis.Wait))
+		}
+	}
+	if !w.AsksForWaits() {
+		delete(e.found, diagnosis.None) // what waited perhaps by design
+	}
+	e.pooled = e.survey.Pooled()
+	e.survey, e.refused, e.moments = sites.Survey{}, nil, nil
+	e.taker.Begin()
+
+	e.asked = e.turns.Due(w.AsksForWaits())
+	if e.asked || e.pooled >= 1 || e.wanted(held, w.At) {
+		e.begin(w.At, every)
+	}
+	if e.profiles != nil {
+		e.makeReader()
+		e.profiles.endWindow(e, held.First(), w.At)
+	}
+}
+
+func (e *examiner) keep(cause diagnosis.Cause, at time.Time, found []sites.Site, refused error) {
+	if e.found == nil {
+		e.found = make(map[diagnosis.Cause]foundSites)
+	}
+	why := ""
+	if refused != nil && len(found) == 0 {
+		why = refused.Error()
+	}
+	e.found[cause] = foundSites{found, at, why}
+}
+
+// wanted reports whether the sites of what holds, or may become the verdict, are to
+// be looked for.
+func (e *examiner) wanted(held diagnosis.Set, now time.Time) bool {
+	first := held.First()
+	if _, bySnapshots := subjects[first]; !bySnapshots || first == diagnosis.None {
+		return false
+	}
+	if first == diagnosis.Lock || first == diagnosis.Wait {
+		return true // whether they go on holding may rest on the snapshots
+	}
+	found, known := e.found[first]
+	return !known || now.Sub(found.at) >= sitesLast
+}
+
+// begin plans the snapshots of the window that opens.
+func (e *examiner) begin(now time.Time, every time.Duration) {
+	e.makeReader()
+	for _, after := range sites.Moments(snapshotsPerWindow, every) {
+		e.moments = append(e.moments, now.Add(after))
+	}
+}
+
+func (e *examiner) makeReader() {
+	if e.reader == nil {
+		e.reader = sites.NewReader(sites.ReadBuild(), sites.MarksOf(scopeName))
+	}
+}
+
+// subjects are the goroutines that are counted for each cause that snapshots show.
+// Under none, they are those that wait perhaps by design.
+var subjects = map[diagnosis.Cause]sites.Subject{
+	diagnosis.Lock:          sites.Locks,
+	diagnosis.Downstream:    sites.Outbound,
+	diagnosis.Admission:     sites.Admissions,
+	diagnosis.OutputWrite:   sites.Writes,
+	diagnosis.BlockedThread: sites.Calls,
+	diagnosis.Wait:          sites.Waiting,
+	diagnosis.None:          sites.Perhaps,
+}
+
+// of returns the sites of a verdict, and in words where they are or why there are
+// none. Those of an older incident are not its.
+func (e *examiner) of(verdict diagnosis.Cause, now time.Time) (all []sites.Site, where string) {
+	found, known := e.found[verdict]
+	lasts := 2 * sitesLast
+	if profiled(verdict) {
+		lasts = profilesApart + sitesLast
+	}
+	switch {
+	case e.off:
+		return nil, ""
+	case profiled(verdict) && e.profiles == nil:
+		return nil, "observer.WithProfiles would name the line"
+	case !known:
+		return nil, ""
+	case verdict == diagnosis.None:
+		return nil, perhapsOf(found.sites)
+	case now.Sub(found.at) > lasts:
+		return nil, ""
+	}
+	return found.sites, whereOf(found.sites, found.why)
+}
+
+// whereOf says in words where a cause is in the code.
+func whereOf(all []sites.Site, why string) string {
+	if len(all) == 0 {
+		return why
+	}
+	first := all[0]
+	where := fmt.Sprintf("%.0f %% %s", 100*first.Share, placeOf(first))
+	if i := slices.IndexFunc(all, func(s sites.Site) bool { return s.Kind == sites.KindHold }); i >= 0 {
+		if holder := all[i]; holder.In != "" {
+			where += fmt.Sprintf(", held across %s (%s)", sites.Short(holder.In), holder.Location)
+		} else {
+			where += fmt.Sprintf(", held at %s (%s)", sites.Short(holder.Function), holder.Location)
+		}
+	}
+	return where
+}
+
+// placeOf names one site: the line, or the library that waits there and the line
+// that called it.
+func placeOf(s sites.Site) string {
+	if s.In != "" {
+		return fmt.Sprintf("in %s, called at %s (%s)", sites.Short(s.In), sites.Short(s.Function), s.Location)
+	}
+	return fmt.Sprintf("at %s (%s)", sites.Short(s.Function), s.Location)
+}
+
+// perhapsLeast is from how many requests on the sentence of none names where they
+// wait perhaps for events.
+const perhapsLeast = 8
+
+func perhapsOf(all []sites.Site) string {
+	if len(all) == 0 || all[0].Load < perhapsLeast {
+		return ""
+	}
+	return fmt.Sprintf("%.1f requests in flight wait in %s (%s), perhaps for events", all[0].Load, sites.Short(all[0].Function), all[0].Location)
+}
+
+// publicSites are sites as the diagnosis has them.
+func publicSites(all []sites.Site) (public []Site) {
+	for _, s := range all {
+		public = append(public, Site(s))
+	}
+	return public
+}
