@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,8 +46,8 @@ func boot(args []string) {
 	}
 	var only []string
 	for _, arg := range args {
-		if name, found := strings.CutPrefix(arg, "-only="); found {
-			only = append(only, name)
+		if names, found := strings.CutPrefix(arg, "-only="); found {
+			only = strings.Split(names, ",")
 		}
 	}
 	for _, c := range chosen(slices.Contains(args, "-whole")) {
@@ -60,6 +62,7 @@ func boot(args []string) {
 		command.WaitDelay = time.Second
 		output, err := command.CombinedOutput()
 		cancel()
+		sweep()
 		outcome := "passed"
 		if err != nil {
 			outcome = "failed"
@@ -70,6 +73,32 @@ func boot(args []string) {
 		fmt.Fprintf(results, "%s %s %.1f %q\n", outcome, c.name, time.Since(began).Seconds(), strings.TrimSpace(string(output)))
 	}
 	fmt.Fprintln(results, "done")
+}
+
+// sweep waits for what a case has left behind, processes that are init's to wait
+// for, and removes its groups, the lowest first. Where a process has not ended yet
+// it tries again.
+func sweep() {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for {
+			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+		var groups []string
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error { // what vanishes meanwhile is gone
+			if err == nil && entry.IsDir() && path != root {
+				groups = append(groups, path)
+			}
+			return nil
+		})
+		if len(groups) == 0 {
+			return
+		}
+		for _, group := range slices.Backward(groups) {
+			_ = unix.Rmdir(group) // the next round sees what is left
+		}
+	}
 }
 
 func release() string {

@@ -79,9 +79,9 @@ func (c *check) do(run func(*check)) {
 func (c *check) logf(format string, args ...any) { fmt.Fprintf(&c.log, format+"; ", args...) }
 
 func (c *check) errorf(format string, args ...any) {
-	_, _, line, _ := runtime.Caller(2)
+	line := callers()
 	c.failed = true
-	fmt.Fprintf(&c.log, "line %d: ", line)
+	fmt.Fprintf(&c.log, "%s: ", line)
 	c.logf(format, args...)
 }
 
@@ -105,6 +105,34 @@ func (c *check) that(holds bool, format string, args ...any) {
 // near notes a time that is not within a tenth, or 20 ms, of another.
 func (c *check) near(got, want time.Duration, what string) {
 	c.that(max(got-want, want-got) <= want/10+20*time.Millisecond, "%s is %v, the kernel's own file says %v", what, got, want)
+}
+
+// witness compares what a probe reads with what the kernel says, before and
+// after: a process that is stopped by a quota is stopped by reading, too.
+type witness struct {
+	p         *subject
+	truth     func() time.Duration
+	low, high time.Duration // at the last reading
+	last      reading
+}
+
+func (p *subject) witness(truth func() time.Duration) *witness {
+	w := &witness{p: p, truth: truth}
+	w.read()
+	return w
+}
+
+// read takes a reading, and returns how much the time throttled grew.
+func (w *witness) read() (r reading, grown time.Duration) {
+	low := w.truth()
+	r = w.p.read()
+	high := w.truth()
+	grown = r.Throttled.Time - w.last.Throttled.Time
+	if w.last.Affinity > 0 { // not the first one
+		w.p.c.that(grown >= low-w.high && grown <= high-w.low, "throttled grew by %v, the kernel's own file by %v to %v", grown, low-w.high, high-w.low)
+	}
+	w.low, w.high, w.last = low, high, r
+	return r, grown
 }
 
 // group makes a control group, and each on the way to it with the controllers
@@ -159,4 +187,16 @@ func (c *check) throttled(group string) time.Duration {
 func (c *check) countsAbove() bool {
 	_, err := os.Stat(root + "/cpu.stat.local")
 	return err == nil
+}
+
+// callers returns where in the cases a check stands.
+func callers() string {
+	var counters [8]uintptr
+	frames := runtime.CallersFrames(counters[:runtime.Callers(3, counters[:])])
+	for {
+		frame, more := frames.Next()
+		if name := filepath.Base(frame.File); strings.HasPrefix(name, "cases_") || !more {
+			return fmt.Sprintf("%s:%d", name, frame.Line)
+		}
+	}
 }

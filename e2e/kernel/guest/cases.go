@@ -30,7 +30,7 @@ var cases = []aCase{
 	{"memory-high", true, memoryHigh},
 	{"warm-cache", true, warmCache},
 
-	{"threads-400", true, func(c *check) { manyThreads(c, 400) }},
+	{"threads-250", true, func(c *check) { manyThreads(c, 250) }},
 	{"threads-1006", false, func(c *check) { manyThreads(c, 1_006) }},
 	{"threads-4000", false, func(c *check) { manyThreads(c, 4_000) }},
 	{"children", true, children},

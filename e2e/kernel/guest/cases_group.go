@@ -17,7 +17,7 @@ func inGroup(directory int) *syscall.SysProcAttr {
 // group do not fit each other.
 func namespaceOldMount(c *check) {
 	group := c.group("old-mount/own", "cpu")
-	c.set(filepath.Dir(group), "cpu.max", fifth)
+	c.set(filepath.Dir(group), "cpu.max", half)
 	p := c.probe("group="+group, "namespace=mount", "namespace=cgroup")
 	p.read()
 	p.spin(2, spell)
@@ -32,15 +32,14 @@ func namespaceOldMount(c *check) {
 // The quota is inside of the namespace.
 func namespaceFreshMount(c *check) {
 	group := c.group("fresh-mount/own", "cpu")
-	c.set(group, "cpu.max", fifth)
+	c.set(group, "cpu.max", half)
 	p := c.probe("group="+group, "namespace=mount", "namespace=cgroup", "mount")
-	before, truth := p.read(), c.throttled(group)
+	w := p.witness(func() time.Duration { return c.throttled(group) })
 	p.spin(2, spell)
-	after := p.read()
+	after, _ := w.read()
 	c.logf("group %q, throttled %v, unseen %q", after.Group, after.Throttled.Time, after.Throttled.Unseen)
-	c.near(after.Throttled.Time-before.Throttled.Time, c.throttled(group)-truth, "throttled")
 	c.that(after.Throttled.Time > 200*time.Millisecond, "throttled")
-	c.that(after.CPULimit == 0.2, "the limit is %v", after.CPULimit)
+	c.that(after.CPULimit == 0.5, "the limit is %v", after.CPULimit)
 	c.that((after.Throttled.Unseen == "") == c.countsAbove(), "whole only where the kernel counts what is above: %q", after.Throttled.Unseen)
 }
 
@@ -48,7 +47,7 @@ func namespaceFreshMount(c *check) {
 func namespaceHiddenQuota(c *check) {
 	group := c.group("hidden-quota/own", "cpu")
 	quota := filepath.Dir(group)
-	c.set(quota, "cpu.max", fifth)
+	c.set(quota, "cpu.max", half)
 	p := c.probe("group="+group, "namespace=mount", "namespace=cgroup", "mount")
 	before := p.read()
 	p.spin(2, spell)
@@ -70,22 +69,25 @@ func oddNames(c *check) {
 		"two words", "a:b:c", `back\slash`, `\040`, "gone (deleted)", "tab\tand\vmore", "\xff\xfe latin \xe9", "\u00a0\u2028",
 	} {
 		group := c.group("odd/"+name+"/own", "cpu")
-		c.set(filepath.Dir(group), "cpu.max", fifth)
+		c.set(filepath.Dir(group), "cpu.max", half)
 		p := c.probe("group=" + group)
 		r := p.read()
 		p.end()
 		// Bytes that are not UTF-8 do not survive JSON.
 		c.that(r.GroupErr == "" && len(r.Group) == 4 && "/"+r.Group[0] == strings.ToValidUTF8(group, "\ufffd") || strings.Contains(name, "\xff") && r.GroupErr == "",
 			"%q is found: %q %s", name, r.Group, r.GroupErr)
-		c.that(r.CPULimit == 0.2, "%q has its quota: %v", name, r.CPULimit)
+		c.that(r.CPULimit == 0.5, "%q has its quota: %v", name, r.CPULimit)
 		c.that(r.Throttled.Unseen == "", "%q is whole: %s", name, r.Throttled.Unseen)
 
-		// Once more, where the name is part of what is mounted.
+		// Once more, where the name is part of what is mounted, as text and as bytes.
+		if !strings.ContainsAny(name, "\\\xff") {
+			continue
+		}
 		p = c.probe("group="+group, "namespace=mount", "bind="+filepath.Dir(group))
 		r = p.read()
 		p.end()
 		c.that(r.GroupErr == "" && len(r.Group) == 2, "%q is found below what is mounted of it: %q %s", name, r.Group, r.GroupErr)
-		c.that(r.CPULimit == 0.2, "%q has its quota where it is mounted: %v", name, r.CPULimit)
+		c.that(r.CPULimit == 0.5, "%q has its quota where it is mounted: %v", name, r.CPULimit)
 	}
 }
 
@@ -105,7 +107,7 @@ func processMoved(c *check) {
 
 func groupMadeAgain(c *check) {
 	group, other := c.group("again/own", "cpu"), c.group("again/other", "cpu")
-	c.set(group, "cpu.max", fifth)
+	c.set(group, "cpu.max", half)
 	p := c.probe("group=" + group)
 	p.read()
 	p.spin(2, spell)

@@ -47,8 +47,11 @@ func verdictHiddenQuota(c *check) {
 	for range 30 {
 		time.Sleep(200 * time.Millisecond)
 		last = p.order(order{Do: "diagnose"})
-		c.that(last.Verdict != "cpu_contended", "nobody else has the processors: %s", last.Summary)
+		if last.Verdict == "cpu_contended" {
+			break
+		}
 	}
+	c.that(last.Verdict != "cpu_contended", "nobody else has the processors")
 	c.logf("%s", last.Summary)
 	for _, cause := range []string{"cpu_throttled", "cpu_contended"} {
 		c.that(slices.Contains(last.Unmeasured, observer.Cause(cause)), "%s is unmeasured: %v", cause, last.Unmeasured)
@@ -67,7 +70,10 @@ func verdictWarmCache(c *check) {
 	for range 30 {
 		time.Sleep(200 * time.Millisecond)
 		last = p.order(order{Do: "diagnose"})
-		c.that(last.Verdict != "memory", "memory is not short: %s", last.Summary)
+		if last.Verdict == "memory" {
+			break
+		}
 	}
+	c.that(last.Verdict == "none", "the verdict is %q, and should be none", last.Verdict)
 	c.logf("%s", last.Summary)
 }

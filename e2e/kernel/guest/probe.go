@@ -73,7 +73,8 @@ type prober struct {
 	processors kernel.Processors
 
 	keep  [][]byte // memory that is in use
-	stop  func()   // the observer
+	files []*os.File
+	stop  func() // the observer
 	tasks sync.WaitGroup
 }
 
@@ -121,7 +122,16 @@ func (p *prober) do(o order, a *answer) error {
 			return nil
 		}
 	case "cache": // that many MiB of a file
-		work = func() error { return readFile(o.Path, int64(o.Count)<<20) }
+		work = func() error {
+			// It stays open: with the last descriptor of a disk its cache goes.
+			file, err := os.Open(o.Path)
+			if err != nil {
+				return err
+			}
+			p.files = append(p.files, file)
+			_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(file, int64(o.Count)<<20), make([]byte, 1<<20))
+			return err
+		}
 	case "children":
 		work = func() error {
 			for range o.Count {
@@ -193,16 +203,6 @@ func spin(count int, length time.Duration) {
 		})
 	}
 	spinning.Wait()
-}
-
-func readFile(path string, size int64) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(file, size), make([]byte, 1<<20))
-	return err
 }
 
 func (p *prober) read() (r reading) {

@@ -109,10 +109,13 @@ func numbers(name string) (all []int) {
 	return all
 }
 
+// debianKeys is where Debian keeps the keys of its releases, later ones too.
+const debianKeys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
 // use takes the packages of another release, from the server that this system
 // is set up with, without touching what this system has.
 func (a *apt) use(release string) error {
-	output, err := a.run("", "apt-get", "indextargets", "--format", "$(SITE) $(ORIGIN) $(COMPONENT) $(SIGNED_BY)", "Created-By: Packages")
+	output, err := a.run("", "apt-get", "indextargets", "--format", "$(SITE) $(ORIGIN) $(COMPONENT)", "Created-By: Packages")
 	if err != nil {
 		return err
 	}
@@ -123,8 +126,8 @@ func (a *apt) use(release string) error {
 			continue
 		}
 		option := ""
-		if len(fields) > 3 {
-			option = "[signed-by=" + fields[3] + "] "
+		if _, err := os.Stat(debianKeys); err == nil {
+			option = "[signed-by=" + debianKeys + "] "
 		}
 		source = fmt.Sprintf("deb %s%s %s main\n", option, fields[0], release)
 		break
