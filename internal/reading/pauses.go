@@ -1,6 +1,7 @@
 package reading
 
 import (
+	"cmp"
 	"math"
 	"runtime/metrics"
 	"sync"
@@ -20,6 +21,8 @@ const maxPausesPerPoll = 10_000
 // exact and leaves out most of the time that stopping the world took: it showed
 // 0.18 to 0.69 of the histogram's sum.
 type Pauses struct {
+	Metric string // of the runtime's; PausesMetric where it is empty, another one in tests
+
 	mu     sync.Mutex // only tried: samplers take turns, and the one before may be stuck
 	sample [1]metrics.Sample
 	seen   []uint64 // how many pauses of each bucket are recorded, or lie before Begin
@@ -52,12 +55,10 @@ func (r *Pauses) Poll(record func(seconds float64) bool) error {
 }
 
 func (r *Pauses) read() (*metrics.Float64Histogram, error) {
-	if r.sample[0].Name == "" { // else a test's
-		r.sample[0].Name = PausesMetric
-	}
+	r.sample[0].Name = cmp.Or(r.Metric, PausesMetric)
 	metrics.Read(r.sample[:])
 	if r.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return nil, UnknownMetric(PausesMetric)
+		return nil, UnknownMetric(r.sample[0].Name)
 	}
 	return r.sample[0].Value.Float64Histogram(), nil
 }
