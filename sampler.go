@@ -124,10 +124,12 @@ func seeWork(often bool) {
 	requests := &totals.requests
 	requests.listed.SeenOften(often)
 	requests.calls.SeenOften(often)
-	if often && requests.inFlight() > 0 {
+	// Also where it is the last look for long: what has no time yet would have an age
+	// of 0 until somebody looks.
+	if requests.inFlight() > 0 {
 		requests.listed.See()
 	}
-	if often && requests.outbound.Now() > 0 {
+	if requests.outbound.Now() > 0 {
 		requests.calls.See()
 	}
 }

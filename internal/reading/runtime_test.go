@@ -16,7 +16,7 @@ func TestRuntimeTotals(t *testing.T) {
 	var r Runtime
 	before := r.Read()
 	assert.Equal(t, number.Known(float64(runtime.GOMAXPROCS(0))), before.Processors)
-	assert.EqualValues(t, 1<<40, before.MemoryLimit)
+	assert.Equal(t, int64(1<<40), before.MemoryLimit)
 	assert.Positive(t, before.NotHeap)
 	for name, n := range map[string]number.Number{
 		"collector": before.Collector, "stopped": before.Stopped, "locked": before.Locked, "collections": before.Collections,
