@@ -33,10 +33,16 @@
 //
 // # Finding your way
 //
+// A request or a rollout touches middleware.go, transport.go, driver.go and
+// admission.go, which count into the one value of totals.go. The exporter reads
+// that in collection.go. A loop of scheduler.go wakes at each interval, and sampler.go
+// hands what it saw to the window, the page and the capture; when a window is
+// complete, internal/diagnosis judges it, sites.go has looked for the lines, and
+// diagnose.go puts both into words. handle.go and process.go hold the life cycle
+// together.
+//
 // The catalogue in internal/catalogue lists every signal with its unit, meaning and
-// advice. Each is observed in one place: collection.go for what the exporter
-// reads, scheduler.go and gc.go for what is sampled, driver.go and admission.go
-// for what is recorded as it happens.
+// advice; instruments.go and collection.go have one place for each.
 package observer
 
 import (
