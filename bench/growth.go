@@ -13,6 +13,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/gym-observer/observer"
+	"github.com/gym-observer/observer/internal/sites"
 )
 
 // growing is something that there may be much of, and what that could make dear.
@@ -28,6 +29,7 @@ const (
 	ofCollection = "one collection"
 	ofSample     = "one sample"
 	ofRequest    = "one request in the middleware"
+	ofSnapshot   = "one snapshot of the goroutines, taken only while a cause holds"
 )
 
 var (
@@ -42,6 +44,7 @@ var growings = []growing{
 	{"goroutines", amounts, growGoroutines, ofCollection, collectionTime},
 	{"goroutines", amounts, growGoroutines, ofSample, sampleTime},
 	{"descriptors", amounts, growDescriptors, ofCollection, collectionTime},
+	{"goroutines", []int{100, 1000, 10_000}, growGoroutines, ofSnapshot, snapshotTime},
 	{"threads", amounts, growThreads, ofCollection, collectionTime},
 	{"threads", amounts, growThreads, ofSample, sampleTime},
 	{"loops", amounts, growLoops, ofCollection, collectionTime},
@@ -184,4 +187,21 @@ func sampleTime(o *observed) float64 {
 	time.Sleep(length)
 	used := cpuTime() - before
 	return used.Seconds() * 1e6 / float64(f.samples()-samplesBefore)
+}
+
+// snapshotTime returns the CPU time of one snapshot, read and named. The goroutines
+// of this test share one stack; names are remembered from one to the next.
+func snapshotTime(*observed) float64 {
+	reader := sites.NewReader(sites.ReadBuild(), sites.MarksOf("github.com/gym-observer/observer"))
+	var taker sites.Taker
+	const snapshots = 20
+	var survey sites.Survey
+	before := cpuTime()
+	for range snapshots {
+		taker.Begin() // each a window, so that none is refused
+		if err := taker.Look(func(stacks []sites.Stack) { survey.Add(reader.Read(stacks, sites.Now{})) }); err != nil {
+			return 0
+		}
+	}
+	return (cpuTime() - before).Seconds() * 1e6 / snapshots
 }

@@ -58,7 +58,7 @@ func scaling() *family {
 		{shareOfTransport, floor, false, scaledCounting(2, nil)},
 		{shareOfAdmission, floor, false, scaledCounting(7, nil)},
 		{scaledMiddleware, ours, true, scaledHandling(middleware(trivial))},
-		{scaledTransport, ours, true, scaledTripping(observer.Transport)},
+		{scaledTransport, ours, true, scaledTripping(observing)},
 		{scaledAdmission, ours, true, scaledAdmitting(metered)},
 	} {
 		for _, processors := range processorCounts {

@@ -24,8 +24,8 @@ func transports() *family {
 	f := &family{name: outbound, about: "One round trip through a transport that answers at once.", unit: "ns"}
 	for _, w := range []wrapping{
 		{bareTransport, floor, false, func(t http.RoundTripper) http.RoundTripper { return t }},
-		{withObserver, ours, true, observer.Transport},
-		{notRunning, ours, false, observer.Transport},
+		{withObserver, ours, true, observing},
+		{notRunning, ours, false, observing},
 		{"promhttp: in flight", peer, false, func(t http.RoundTripper) http.RoundTripper {
 			return promhttp.InstrumentRoundTripperInFlight(prometheus.NewGauge(prometheus.GaugeOpts{Name: "in_flight"}), t)
 		}},
@@ -51,3 +51,6 @@ func transports() *family {
 type atOnce struct{ response *http.Response }
 
 func (t atOnce) RoundTrip(*http.Request) (*http.Response, error) { return t.response, nil }
+
+// observing wraps a transport, without options.
+func observing(next http.RoundTripper) http.RoundTripper { return observer.Transport(next) }
