@@ -123,11 +123,12 @@ func (r *Ring[T]) wakeUp() {
 // middle of a value.
 //
 // It looks again and again, at first without a rest: a healthy provider is done with
-// a full ring in 0.2 ms, and each look lets others run. The second-best way
+// a full ring in 0.2 ms, and what else keeps its thread from running takes some
+// milliseconds. Each look lets others run. The second-best way
 // is to be told over a channel, which a caller in a bubble of testing/synctest
 // cannot share with a goroutine outside of it.
 func (r *Ring[T]) PassOn(patience time.Duration) (all bool) {
-	const looks, rest = 5000, time.Millisecond
+	const looks, rest = 50_000, time.Millisecond
 	end := r.tail.Load()
 	waited := time.Duration(0)
 	for look := 0; r.passed.Load() < end; look++ {
