@@ -8,6 +8,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/catalogue"
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/monotonic"
 	"github.com/gym-observer/observer/internal/page"
 )
 
@@ -18,8 +19,9 @@ import (
 //
 // It may be mounted anywhere, under any path, before or after [Start]. While
 // nothing observes, it says how to turn that on. It shows routes, the hosts of
-// outbound requests and lines of code, and nothing else of any request. Like net/http/pprof it tells much about a process to
-// whoever asks, and is not for the public internet.
+// outbound requests and lines of code, and nothing else of any request. Like
+// net/http/pprof it tells much about a process to whoever asks, and is not for the
+// public internet.
 //
 // It costs next to nothing while nobody looks. A page that is open is a request
 // that does not end; mounted beside [Middleware] and not inside of it, that stays
@@ -33,7 +35,7 @@ import (
 // somebody at this machine. A proxy on the same machine that passes the host on
 // needs the option. On other addresses every host is served.
 func Handler(opts ...HandlerOption) http.Handler {
-	livePage.once.Do(func() { livePage.handler = page.New(pageText(), pageSnapshot) })
+	shown := pageHere()
 	var settings handlerSettings
 	for _, option := range opts {
 		if option != nil {
@@ -41,9 +43,9 @@ func Handler(opts ...HandlerOption) http.Handler {
 		}
 	}
 	if len(settings.hosts) == 0 {
-		return livePage.handler
+		return shown
 	}
-	return livePage.handler.Serving(settings.hosts...)
+	return shown.Serving(settings.hosts...)
 }
 
 // handlerSettings are what Handler was given.
@@ -75,6 +77,16 @@ var livePage struct {
 	handler *page.Handler
 }
 
+// pageHere returns the page of the process, and in a bubble of testing/synctest one
+// for each who asks: what streams share there must not be used outside of it.
+func pageHere() *page.Handler {
+	if monotonic.InBubble() {
+		return page.New(pageText(), pageSnapshot)
+	}
+	livePage.once.Do(func() { livePage.handler = page.New(pageText(), pageSnapshot) })
+	return livePage.handler
+}
+
 func pageSnapshot() (s page.Snapshot) {
 	running := running.Load()
 	if running == nil {
@@ -103,9 +115,6 @@ func pageSnapshot() (s page.Snapshot) {
 	}
 	for _, w := range d.Oldest {
 		s.Oldest = append(s.Oldest, page.Work{Kind: w.Kind, Name: w.Name, Age: w.Age})
-	}
-	for _, cause := range d.Also {
-		s.Also = append(s.Also, string(cause))
 	}
 	for _, site := range d.Sites {
 		s.Sites = append(s.Sites, page.Site{

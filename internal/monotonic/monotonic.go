@@ -23,6 +23,9 @@ func Between(began, now time.Duration) time.Duration {
 	return max(0, now-began)
 }
 
+// InBubble reports whether the caller is in a bubble of testing/synctest.
+func InBubble() bool { return inBubble(Now()) }
+
 // inBubble tells the clock of a bubble, which begins in the year 2000 and so reads
 // less than nothing here.
 func inBubble(reading time.Duration) bool { return reading < 0 }

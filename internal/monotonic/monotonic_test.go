@@ -18,9 +18,11 @@ func TestClockGoesOn(t *testing.T) {
 }
 
 func TestH81NoTimePassesBetweenABubbleAndTheWorld(t *testing.T) {
+	assert.False(t, InBubble())
 	outside := Now()
 	var inside time.Duration
 	synctest.Test(t, func(t *testing.T) {
+		assert.True(t, InBubble())
 		inside = Now()
 		time.Sleep(time.Hour)
 		assert.Equal(t, time.Hour, Between(inside, Now()), "within a bubble its clock counts")

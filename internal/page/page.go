@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gym-observer/observer/internal/monotonic"
 )
 
 // Snapshot is the process at one moment.
@@ -141,6 +143,7 @@ type Handler struct {
 	streams  streams
 	captures captureList
 	disk     disk // of the captures
+	ofBubble bool // made in a bubble of testing/synctest
 }
 
 // New returns a handler that shows what snapshot returns, which may be called
@@ -149,7 +152,7 @@ func New(text Text, snapshot func() Snapshot) *Handler {
 	js := script()
 	html := strings.Replace(pageHTML, "<style></style>", "<style>"+pageCSS+"</style>", 1)
 	html = strings.Replace(html, "<script></script>", "<script>"+js+"</script>", 1)
-	h := &Handler{html: []byte(html), policy: contentSecurityPolicy(pageCSS, js), text: text, snapshot: snapshot, open: openCapture}
+	h := &Handler{html: []byte(html), policy: contentSecurityPolicy(pageCSS, js), text: text, snapshot: snapshot, open: openCapture, ofBubble: monotonic.InBubble()}
 	h.streams.handler = h
 	return h
 }
@@ -194,7 +197,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, names []string) 
 		header.Set("Content-Type", "application/json")
 		whole(w, answer, append(h.encodeAll(h.snapshot(), span), '\n'))
 	case "events":
-		h.streams.serve(answer, w, r)
+		h.streamsHere().serve(answer, w, r)
 	default:
 		http.Error(w, "format is json or events", http.StatusBadRequest)
 	}

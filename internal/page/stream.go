@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/gym-observer/observer/internal/monotonic"
 )
 
 const (
@@ -30,6 +32,16 @@ type streams struct {
 	whole   wholeEvent
 	event   uint64             // how many changes there were of what a whole document has to contain
 	rest    context.CancelFunc // ends the encoding; set while somebody looks
+}
+
+// streamsHere returns the streams that whoever asks may share. In a bubble of
+// testing/synctest that is not its own, the page has others for each: a channel of
+// the bubble that is used outside of it ends the process.
+func (h *Handler) streamsHere() *streams {
+	if monotonic.InBubble() == h.ofBubble {
+		return &h.streams
+	}
+	return &streams{handler: h}
 }
 
 // wholeEvent is the whole document for all who come between two events. Made for
