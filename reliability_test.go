@@ -12,24 +12,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The page promises a test for each fault: none may go and leave the promise.
+// The pages promise a test for each fault, and for each line on what is exported:
+// none may go and leave the promise.
 func TestReliabilityPageNamesTestsThatExist(t *testing.T) {
-	page, err := os.ReadFile("docs/RELIABILITY.md")
-	require.NoError(t, err)
-	names := regexp.MustCompile("`([a-z/]*)(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
-	require.NotEmpty(t, names)
 	sources := map[string]string{} // the text of a folder's tests
-	for _, name := range names {
-		folder := path.Clean(name[1])
-		if sources[folder] == "" {
-			files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-			require.NoError(t, err)
-			for _, file := range files {
-				text, err := os.ReadFile(file)
+	for _, name := range []string{"docs/RELIABILITY.md", "SECURITY.md"} {
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		named := regexp.MustCompile("`([a-z0-9/]*)(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
+		require.NotEmpty(t, named)
+		assert.Len(t, named, len(regexp.MustCompile("Test[A-Z]").FindAllString(string(page), -1)), "%s names a test in another way", name)
+		for _, test := range named {
+			folder := path.Clean(test[1])
+			if sources[folder] == "" {
+				files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 				require.NoError(t, err)
-				sources[folder] += string(text)
+				for _, file := range files {
+					text, err := os.ReadFile(file)
+					require.NoError(t, err)
+					sources[folder] += string(text)
+				}
 			}
+			assert.True(t, strings.Contains(sources[folder], "func "+test[2]+"("), "%s: no %s in %s", name, test[2], folder)
 		}
-		assert.True(t, strings.Contains(sources[folder], "func "+name[2]+"("), "no %s in %s", name[2], folder)
 	}
 }
