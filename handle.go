@@ -93,7 +93,7 @@ func (h *handle) release() {
 		h.unwatch()
 		go h.leave()
 	}
-	defer time.Sleep(returnPatience)
+	defer letReturn()
 	await(h.left, *h.deadline.Load())
 	s := h.session
 	if !s.ended.Load() {
