@@ -83,17 +83,22 @@ func (h *handle) status() error {
 	return nil
 }
 
-// release gives the claim up, once, and waits until that is done.
-func (h *handle) release() {
+// end is release for the application, to which what ends with it has ended.
+func (h *handle) end() {
 	if h == nil || h.refused != nil {
 		return
 	}
+	h.release()
+	letReturn()
+}
+
+// release gives the claim up, once, and waits until that is done.
+func (h *handle) release() {
 	deadline := time.Now().Add(stopPatience)
 	if h.deadline.CompareAndSwap(nil, &deadline) {
 		h.unwatch()
 		go h.leave()
 	}
-	defer letReturn()
 	await(h.left, *h.deadline.Load())
 	s := h.session
 	if !s.ended.Load() {

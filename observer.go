@@ -82,7 +82,7 @@ func Start(ctx context.Context, loop string, opts ...Option) *Observer {
 // forgets what has no point.
 func (o *Observer) Stop() {
 	if o != nil {
-		o.handle.release()
+		o.handle.end()
 	}
 }
 
@@ -116,7 +116,7 @@ type Process struct{ handle *handle }
 func Acquire(ctx context.Context, opts ...Option) (*Process, error) {
 	h := acquire(ctx, nil, opts)
 	if err := h.status(); err != nil {
-		h.release()
+		h.end()
 		return nil, err
 	}
 	return &Process{h}, nil
@@ -125,7 +125,7 @@ func Acquire(ctx context.Context, opts ...Option) (*Process, error) {
 // Release does what [Observer.Stop] does. It may be called again, and on nil.
 func (p *Process) Release() {
 	if p != nil {
-		p.handle.release()
+		p.handle.end()
 	}
 }
 
