@@ -15,7 +15,8 @@ import (
 // Handler returns the live page: the verdict and its sentence, and the last ten
 // minutes of everything that it rests on. The query format=json gives the same
 // for scripts, with the fields of [Diagnosis] and a history, of which history=10
-// beside it leaves the last ten seconds.
+// beside it leaves the last ten seconds. Its process is the name of the program and
+// of the loop that Start was given, "rollouts/agent".
 //
 // It may be mounted anywhere, under any path, before or after [Start]. While
 // nothing observes, it says how to turn that on. It shows routes, the hosts of
@@ -97,6 +98,7 @@ func pageSnapshot() (s page.Snapshot) {
 	defer running.failures.survive("page")
 	d := running.current()
 	s = page.Snapshot{
+		Process: nameOfProcess(programName(), running.loops.all()),
 		At:      d.At,
 		Window:  d.Window,
 		Verdict: string(d.Verdict),
@@ -135,7 +137,7 @@ func pageSnapshot() (s page.Snapshot) {
 // and the dashboards say the same.
 func pageText() page.Text {
 	text := page.Text{
-		Process:       processName(),
+		Process:       programName(),
 		PID:           os.Getpid(),
 		Signals:       make(map[string]page.Signal),
 		LagBoundaries: lagEdges,
@@ -149,9 +151,19 @@ func pageText() page.Text {
 	return text
 }
 
-// processName tells processes apart, beside their number. A library in a foreign
-// program has no arguments.
-func processName() string {
+// nameOfProcess tells processes apart, beside their number: the program, and the
+// loop that [Start] was first given of those that run. One program is often all the
+// processes of a stack, each with another loop; a loop's name alone is often that of
+// every program ("main").
+func nameOfProcess(program string, loops []*loop) string {
+	if len(loops) == 0 || loops[0].name == "" || loops[0].name == program {
+		return program // of Acquire alone there is no loop
+	}
+	return program + "/" + loops[0].name
+}
+
+// programName is the program's. A library in a foreign program has no arguments.
+func programName() string {
 	if len(os.Args) == 0 {
 		return "unnamed"
 	}

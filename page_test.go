@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric/noop"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
@@ -317,5 +318,32 @@ func TestH75NamesOfTheOption(t *testing.T) {
 func TestProcessWithoutArgumentsHasAName(t *testing.T) {
 	defer func(before []string) { os.Args = before }(os.Args)
 	os.Args = nil
-	assert.NotEmpty(t, processName())
+	assert.NotEmpty(t, programName())
+}
+
+func TestNameOfAProcessTellsItFromOthersOfItsProgram(t *testing.T) {
+	for _, test := range []struct {
+		loops []*loop
+		name  string
+	}{
+		{[]*loop{{name: "agent"}, {name: "writer"}}, "rollouts/agent"},
+		{[]*loop{{name: "rollouts"}}, "rollouts"},
+		{[]*loop{{name: ""}}, "rollouts"},
+		{nil, "rollouts"},
+	} {
+		assert.Equal(t, test.name, nameOfProcess("rollouts", test.loops))
+	}
+}
+
+func TestPageHasTheNameOfTheProcessAndEachFurtherCauseOnce(t *testing.T) {
+	o := Start(t.Context(), "page-name", WithMeterProvider(noop.NewMeterProvider()), WithSampleInterval(time.Hour))
+	defer o.Stop()
+	require.NoError(t, o.Err())
+	for range 2 {
+		PublishWindow(10*time.Second, map[Cause]float64{CauseDownstream: 20, CauseAdmission: 20})
+	}
+	d, s := Diagnose(), pageSnapshot()
+	require.NotEmpty(t, d.Also)
+	assert.Len(t, s.Also, len(d.Also))
+	assert.Equal(t, programName()+"/page-name", s.Process)
 }

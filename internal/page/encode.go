@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -67,7 +68,7 @@ func (h *Handler) encode(s Snapshot, read position) (document, position) {
 		Also:          notNull(s.Also),
 		Sites:         notNull(s.Sites),
 		Peers:         []peer{},
-		Process:       h.text.Process,
+		Process:       cmp.Or(s.Process, h.text.Process),
 		PID:           h.text.PID,
 		Captures:      h.captures.of(&h.disk, s.Captures),
 	}

@@ -19,6 +19,7 @@ import (
 
 // Snapshot is the process at one moment.
 type Snapshot struct {
+	Process    string // its name; "" is that of the Text
 	At         time.Time
 	Window     time.Duration
 	Verdict    string
@@ -71,7 +72,7 @@ type Peer struct {
 
 // Text is what the page says whatever the process does.
 type Text struct {
-	Process       string            // its name
+	Process       string            // its name, while nothing observes it
 	PID           int               // its number
 	Signals       map[string]Signal // by name: what pictures.js makes captions of
 	Causes        []Cause           // in the order of the rules
