@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,13 +19,21 @@ type agent struct {
 	settings
 	client           *http.Client
 	model, resources string // URLs
+	store            *sql.DB
+	thoughts         *guarded
 }
 
 func newAgent(s settings, model, resources string) http.Handler {
 	if s.AgentCPU > 0 {
 		hashesPerSecond() // before there is load
 	}
-	a := agent{s, &http.Client{Transport: observer.Transport(demo.NewTransport())}, model, resources}
+	a := agent{
+		settings: s,
+		client:   &http.Client{Transport: observer.Transport(demo.NewTransport())},
+		model:    model, resources: resources,
+		store:    openStore(s.AgentPool),
+		thoughts: &guarded{takes: s.AgentLock},
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /rollouts/{id}", a.rollout)
 	return mux
@@ -40,6 +49,13 @@ func (a agent) rollout(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		burn(a.AgentCPU)
+		if a.AgentLock > 0 {
+			a.thoughts.add()
+		}
+		if err := keep(r.Context(), a.store, string(said)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
 		result, err := post(r.Context(), a.client, a.resources+"/call")
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)

@@ -3,7 +3,11 @@
 // of them down, and a table at the end says, from the observers' signals alone,
 // where the time went and which stage limits the throughput:
 //
-//	go run ./examples/rollouts -model-slots 2
+//	go run ./examples/rollouts -agent-pool 2
+//
+// While it runs, a second terminal asks it from the driver's address alone:
+//
+//	go run ./cmd/observer why localhost:6060
 //
 // With OTEL_EXPORTER_OTLP_ENDPOINT set, the four of them show on one dashboard,
 // too.
@@ -69,9 +73,14 @@ type settings struct {
 	DriverWrite       time.Duration // of the output of one rollout
 	DriverConnections int           // to the agent; 0 for as many as it needs
 	AgentCPU          time.Duration // a turn
+	AgentPool         int           // connections to its store; 0 for no store
+	AgentLock         time.Duration // a turn
 	ModelDelay        time.Duration // a turn
 	ModelSlots        int64         // turns at once; 0 for no limit
+	ModelLock         time.Duration // a turn
+	ModelGarbage      int           // MiB a turn
 	ResourcesDelay    time.Duration // a call
+	ResourcesDisk     time.Duration // a call
 	ResourcesLock     time.Duration // a call
 }
 
@@ -85,7 +94,7 @@ func parse(arguments []string, stdout io.Writer) (settings, error) {
 	flags.Uint64Var(&s.Seed, "seed", 1, "of the random arrivals")
 	flags.IntVar(&s.Concurrency, "concurrency", 48, "closed loop: rollouts that exist at once")
 	flags.IntVar(&s.Turns, "turns", 2, "turns of a rollout, each a call of the model and one of the resources server")
-	flags.DurationVar(&s.Duration, "duration", 20*time.Second, "how long to run; 0 is until interrupted")
+	flags.DurationVar(&s.Duration, "duration", time.Minute, "how long to run; 0 is until interrupted")
 	flags.DurationVar(&s.Every, "every", 2*time.Second, "how often to print a line; 0 prints none")
 	flags.DurationVar(&s.Window, "window", time.Second, "the time over which the observers diagnose, 1s at least")
 
@@ -93,9 +102,14 @@ func parse(arguments []string, stdout io.Writer) (settings, error) {
 	flags.DurationVar(&s.DriverWrite, "driver-write", 0, "driver: how long its single writer takes for a rollout's output")
 	flags.IntVar(&s.DriverConnections, "driver-connections", 0, "driver: connections of its HTTP client to the agent; 0 is no limit")
 	flags.DurationVar(&s.AgentCPU, "agent-cpu", 0, "agent: processor time for a turn")
+	flags.IntVar(&s.AgentPool, "agent-pool", 0, "agent: connections of its pool to its store, which takes 50ms a turn; 0 is without a store")
+	flags.DurationVar(&s.AgentLock, "agent-lock", 0, "agent: how long a turn holds the one lock")
 	flags.DurationVar(&s.ModelDelay, "model-delay", 40*time.Millisecond, "model: how long a turn takes")
 	flags.Int64Var(&s.ModelSlots, "model-slots", 0, "model: turns at once; 0 is no limit")
+	flags.DurationVar(&s.ModelLock, "model-lock", 0, "model: how long a turn holds the one lock")
+	flags.IntVar(&s.ModelGarbage, "model-garbage", 0, "model: MiB of small objects that a turn leaves to the collector, which is set not to rest")
 	flags.DurationVar(&s.ResourcesDelay, "resources-delay", 0, "resources: how long a call takes")
+	flags.DurationVar(&s.ResourcesDisk, "resources-disk", 0, "resources: how long a call's thread waits for the disk")
 	flags.DurationVar(&s.ResourcesLock, "resources-lock", 0, "resources: how long a call holds the one lock")
 
 	err := flags.Parse(arguments)
@@ -123,13 +137,14 @@ func (s settings) check() error {
 	if !(s.Rate >= 0 && s.Rate <= maxRate) {
 		return fmt.Errorf("a rate of %v is not between 0 and %v a second", s.Rate, maxRate)
 	}
-	for _, d := range []time.Duration{s.Duration, s.Every, s.DriverWrite, s.AgentCPU, s.ModelDelay, s.ResourcesDelay, s.ResourcesLock} {
+	for _, d := range []time.Duration{s.Duration, s.Every, s.DriverWrite, s.AgentCPU, s.AgentLock,
+		s.ModelDelay, s.ModelLock, s.ResourcesDelay, s.ResourcesDisk, s.ResourcesLock} {
 		if d < 0 {
 			return fmt.Errorf("a time of %v is negative", d)
 		}
 	}
-	if s.DriverLimit < 0 || s.DriverConnections < 0 || s.ModelSlots < 0 {
-		return errors.New("a limit cannot be negative")
+	if s.DriverLimit < 0 || s.DriverConnections < 0 || s.AgentPool < 0 || s.ModelSlots < 0 || s.ModelGarbage < 0 {
+		return errors.New("a limit cannot be negative, nor can garbage")
 	}
 	// The first windows have the start in them, and a verdict takes two.
 	if least := windowsToSettle*s.Window + 2*s.Window; s.Duration > 0 && s.Duration < least {
@@ -149,9 +164,15 @@ const usage = `Rollouts is a rollout stack in miniature: four observed processes
   go run ./examples/rollouts                            nothing is slow: the driver's limit decides
   go run ./examples/rollouts -model-slots 2             the model serves two turns at a time
   go run ./examples/rollouts -model-delay 400ms         the model takes its time
+  go run ./examples/rollouts -model-lock 20ms           the model holds one lock
+  go run ./examples/rollouts -model-garbage 16          the model's collector never rests
   go run ./examples/rollouts -agent-cpu 40ms            the agent computes
+  go run ./examples/rollouts -agent-pool 2              the agent has two connections to its store
+  go run ./examples/rollouts -agent-lock 20ms           the agent holds one lock
   go run ./examples/rollouts -resources-lock 20ms       the resources server holds one lock
   go run ./examples/rollouts -resources-delay 400ms     the resources server takes its time
+  go run ./examples/rollouts -resources-disk 400ms      the resources server's disk takes its time
+  go run ./examples/rollouts -driver-limit 2            the driver runs two rollouts at a time
   go run ./examples/rollouts -driver-connections 2      the driver's HTTP client has two connections
   go run ./examples/rollouts -driver-write 50ms         the driver's output is slow
   go run ./examples/rollouts -rate 40 -driver-limit 0   open loop: rollouts arrive as they please
@@ -166,8 +187,9 @@ what the observers log. The table at the end has for each process
   call out takes       how long its own requests wait for the answer, on average
   wait for limit       how long work waits for its limit, on average
   what work waits for  the load of each cause: how many wait for it, on average
-then where a rollout's time goes, and which stage limits the throughput. All of it
-is made of what the four observers measure. The knobs are not asked. On a machine
+then where a rollout's time goes, which stage limits the throughput, and what the
+command "observer why" found at the end, which asks the driver's page and from there
+the others. All of it is made of what the four observers measure. The knobs are not asked. On a machine
 whose processors others have, it is the machine that limits.
 
 OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317 sends all four to a collector,

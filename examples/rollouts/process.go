@@ -77,6 +77,7 @@ func (o order) run(ctx context.Context, tell *json.Encoder) error {
 		export.FromEnv(readout.Reader),
 		observer.WithWindow(o.Settings.Window),
 		observer.WithSampleInterval(sampleInterval),
+		observer.WithProfiles(), // lines for the collector and the processor, too
 		observer.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", o.Role)))
 	defer observing.Stop()
 	if err := observing.Err(); err != nil {
@@ -93,7 +94,7 @@ func (o order) run(ctx context.Context, tell *json.Encoder) error {
 	case resourcesRole:
 		mux.Handle("/", observer.Middleware(newResources(o.Settings)))
 	}
-	server, err := demo.Serve("127.0.0.1:0", mux)
+	server, err := o.serve(mux)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,21 @@ func (o order) run(ctx context.Context, tell *json.Encoder) error {
 	return errors.Join(err, server.Drain())
 }
 
+// serve serves the driver where people look first, if nobody else does there, and
+// the others anywhere.
+func (o order) serve(handler http.Handler) (*demo.Server, error) {
+	if o.Role == driverRole {
+		if server, err := demo.Serve(driverAddress, handler); err == nil {
+			return server, nil
+		}
+	}
+	return demo.Serve("127.0.0.1:0", handler)
+}
+
 const (
+	// driverAddress is fixed, so that a command that asks it can be written down.
+	driverAddress = "127.0.0.1:6060"
+
 	// sampleInterval gives the shortest window twenty samples.
 	sampleInterval = 50 * time.Millisecond
 

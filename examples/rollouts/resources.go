@@ -3,24 +3,23 @@ package main
 import (
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
-// newResources returns the resources server: its tools share one state under one
-// lock.
+// newResources returns the resources server: its tools read a disk, and share one
+// state under one lock.
 func newResources(s settings) http.Handler {
-	var state struct {
-		sync.Mutex
-		calls int
-	}
+	state := &guarded{takes: s.ResourcesLock}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /call", func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(s.ResourcesDelay)
-		state.Lock()
-		state.calls++
-		time.Sleep(s.ResourcesLock)
-		state.Unlock()
+		if s.ResourcesDisk > 0 {
+			if err := readDisk(s.ResourcesDisk); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+		}
+		state.add()
 		_, _ = io.WriteString(w, "a result")
 	})
 	return mux

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gym-observer/observer/client"
 )
 
 const (
@@ -39,6 +41,7 @@ func demonstrate(ctx context.Context, s settings, stdout, stderr io.Writer) erro
 		return err
 	}
 	ended := time.Now()
+	found := miniature.why()
 
 	fmt.Fprintln(stdout, "Finishing the rollouts that run. Ctrl-C would leave them.")
 	if err := miniature.end(); err != nil {
@@ -58,8 +61,19 @@ func demonstrate(ctx context.Context, s settings, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "It ran too briefly for a table, which takes %v.\n", (windowsToSettle+2)*s.Window)
 		return nil
 	}
-	_, err := io.WriteString(stdout, measured.text())
+	_, err := io.WriteString(stdout, measured.text()+"observer why: "+found+"\n")
 	return err
+}
+
+// whyPatience is for all four pages; each has two seconds.
+const whyPatience = 10 * time.Second
+
+// why is what the command of that name finds from the driver's address alone.
+func (s *stack) why() string {
+	ctx, cancel := context.WithTimeout(context.Background(), whyPatience)
+	defer cancel()
+	chain, _ := client.Follow(ctx, s.driver().url) // its summary says what is wrong
+	return chain.Summary
 }
 
 // stack is the four processes.
@@ -116,6 +130,7 @@ func (s *stack) introduce(stdout io.Writer) {
 	}
 	fmt.Fprintln(stdout, "Their metrics are in the table at the end, and go where the environment says, such as")
 	fmt.Fprintln(stdout, "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317.")
+	fmt.Fprintf(stdout, "Ask it in a second terminal: go run ./cmd/observer why %s\n", strings.TrimPrefix(s.driver().url, "http://"))
 	fmt.Fprintln(stdout, "Ctrl-C ends it; -help explains.")
 }
 
