@@ -340,7 +340,7 @@ func TestPageHasTheNameOfTheProcessAndEachFurtherCauseOnce(t *testing.T) {
 	defer o.Stop()
 	require.NoError(t, o.Err())
 	for range 2 {
-		PublishWindow(10*time.Second, map[Cause]float64{CauseDownstream: 20, CauseAdmission: 20})
+		PublishWindow(10*time.Second, map[Cause]float64{CauseGC: 2, CauseAdmission: 20})
 	}
 	d, s := Diagnose(), pageSnapshot()
 	require.NotEmpty(t, d.Also)
