@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -336,14 +337,17 @@ func TestNameOfAProcessTellsItFromOthersOfItsProgram(t *testing.T) {
 }
 
 func TestPageHasTheNameOfTheProcessAndEachFurtherCauseOnce(t *testing.T) {
-	o := Start(t.Context(), "page-name", WithMeterProvider(noop.NewMeterProvider()), WithSampleInterval(time.Hour))
-	defer o.Stop()
-	require.NoError(t, o.Err())
-	for range 2 {
-		PublishWindow(10*time.Second, map[Cause]float64{CauseGC: 2, CauseAdmission: 20})
-	}
-	d, s := Diagnose(), pageSnapshot()
-	require.NotEmpty(t, d.Also)
-	assert.Len(t, s.Also, len(d.Also))
-	assert.Equal(t, programName()+"/page-name", s.Process)
+	synctest.Test(t, func(t *testing.T) {
+		o := Start(t.Context(), "page-name", WithMeterProvider(noop.NewMeterProvider()), WithSampleInterval(time.Hour))
+		defer o.Stop()
+		require.NoError(t, o.Err())
+		synctest.Wait() // the sampler has opened its first window
+		for range 2 {
+			PublishWindow(10*time.Second, map[Cause]float64{CauseGC: 2, CauseAdmission: 20})
+		}
+		d, s := Diagnose(), pageSnapshot()
+		require.NotEmpty(t, d.Also)
+		assert.Len(t, s.Also, len(d.Also))
+		assert.Equal(t, programName()+"/page-name", s.Process)
+	})
 }
