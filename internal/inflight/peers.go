@@ -3,6 +3,8 @@ package inflight
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -59,20 +61,30 @@ func (p *Peers) Begin(name string) *Peer {
 		place := &p.places[(at+try)%maxPeers]
 		peer := place.Load()
 		if peer == nil {
-			place.CompareAndSwap(nil, &Peer{name: name})
-			peer = place.Load()
+			peer = &Peer{name: name}
+			if !place.CompareAndSwap(nil, peer) {
+				peer = place.Load()
+			}
 		}
-		if peer == nil || peer.name != name {
-			continue
-		}
-		peer.begun.Add(1)
-		if place.Load() == peer {
+		if peer != nil && peer.name == name && peer.begun.Add(1) > 0 {
 			return peer
 		}
-		peer.begun.Add(-1) // it was given up meanwhile, and nobody reads it any more
+		// Another's place, or one that is being given up: the next will do.
 	}
 	p.others.begun.Add(1)
 	return &p.others
+}
+
+// givenUp is what a server has begun that is given up: so little that no number of
+// requests that still find it make it look like one with something in flight.
+const givenUp = math.MinInt64
+
+// giveUp reports whether it is given up, which it is if nothing is in flight. A
+// request that begins at the same moment is either seen here or goes elsewhere;
+// looking at the count first and clearing the place then would lose it.
+func (p *Peer) giveUp() bool {
+	ended := p.ended.Load()
+	return p.begun.CompareAndSwap(ended, givenUp)
 }
 
 // End counts the request as ended.
@@ -98,60 +110,68 @@ func (p *Peers) Sample() {
 // opens the next. It gives up the servers that have nothing in flight, whose places
 // others may need.
 func (p *Peers) EndWindow(samples int, length time.Duration) (waited []Waited) {
-	var rest Waited
-	ended := int64(0)
-	add := func(peer *Peer) {
-		w := peer.endWindow(samples, length)
-		waited = append(waited, w)
-	}
+	rest := p.others.endWindow()
+	named := make(map[string]seen) // a name may have two places for a while
 	for i := range p.places {
 		peer := p.places[i].Load()
 		if peer == nil {
 			continue
 		}
-		if peer.sum > 0 {
-			add(peer)
-		} else {
-			peer.endWindow(samples, length)
+		in := peer.endWindow()
+		switch {
+		case in.sum == 0: // no sample saw it
+		case peer.name == Others: // WithPeer calls it so
+			rest = rest.plus(in)
+		default:
+			named[peer.name] = named[peer.name].plus(in)
 		}
-		if peer.inFlight() == 0 {
-			p.places[i].CompareAndSwap(peer, nil)
+		if peer.giveUp() {
+			p.places[i].Store(nil)
 		}
 	}
-	slices.SortStableFunc(waited, func(a, b Waited) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Name, b.Name))
+	names := slices.SortedFunc(maps.Keys(named), func(a, b string) int {
+		return cmp.Or(cmp.Compare(named[b].sum, named[a].sum), cmp.Compare(a, b))
 	})
-	others := p.others.endWindow(samples, length)
-	for _, w := range append(waited[min(len(waited), maxListed):], others) {
-		rest.Waiting += w.Waiting
-		rest.InFlight += w.InFlight
-		if w.Wait > 0 {
-			ended += int64(w.Waiting * float64(length) / float64(w.Wait))
+	for i, name := range names {
+		if i < maxListed {
+			waited = append(waited, named[name].waited(name, samples, length))
+		} else {
+			rest = rest.plus(named[name])
 		}
 	}
-	waited = waited[:min(len(waited), maxListed)]
-	if rest.Waiting > 0 {
-		rest.Name = Others
-		rest.Wait = meanWait(rest.Waiting, ended, length)
-		waited = append(waited, rest)
+	if rest.sum > 0 {
+		waited = append(waited, rest.waited(Others, samples, length))
 	}
 	return waited
 }
 
-func (p *Peer) endWindow(samples int, length time.Duration) Waited {
+// seen is what a window saw of one server, or of several together.
+type seen struct {
+	sum      int64 // what was in flight at each sample
+	ended    int64
+	inFlight int64 // at its end
+}
+
+func (s seen) plus(more seen) seen {
+	return seen{s.sum + more.sum, s.ended + more.ended, s.inFlight + more.inFlight}
+}
+
+func (s seen) waited(name string, samples int, length time.Duration) Waited {
+	waiting := float64(s.sum) / float64(max(1, samples))
+	return Waited{Name: name, Waiting: waiting, Wait: meanWait(waiting, s.ended, length), InFlight: int(s.inFlight)}
+}
+
+func (p *Peer) endWindow() seen {
 	ended := p.ended.Load()
-	waiting := float64(p.sum) / float64(max(1, samples))
-	w := Waited{Name: p.name, Waiting: waiting, Wait: meanWait(waiting, ended-p.endedBefore, length), InFlight: int(p.inFlight())}
+	in := seen{p.sum, ended - p.endedBefore, p.inFlight()}
 	p.sum, p.endedBefore = 0, ended
-	return w
+	return in
 }
 
 // meanWait is how long one waited, by Little's law: at least for the window where
 // none has ended.
 func meanWait(waiting float64, ended int64, length time.Duration) time.Duration {
 	switch {
-	case waiting == 0:
-		return 0
 	case ended <= 0:
 		return length
 	}

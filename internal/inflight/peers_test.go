@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +59,45 @@ func TestPeersOfACrawlerAreBounded(t *testing.T) {
 	p.Begin("late:80")
 	p.Sample()
 	assert.Equal(t, "late:80", p.EndWindow(1, time.Second)[0].Name, "there is room again")
+}
+
+// A place that is freed before it lets a name be found there, and not where it is.
+func TestAServerIsListedOnceThoughItsPlaceChanges(t *testing.T) {
+	var p Peers
+	name := "model:8000"
+	at := maphash.String(seed, name)
+	p.places[at%maxPeers].Store(&Peer{name: "store:5432"})
+	first := p.Begin(name)
+	p.EndWindow(1, time.Second) // which gives the store up
+	second := p.Begin(name)
+	require.NotSame(t, first, second)
+	p.Sample()
+	first.End()
+	assert.Equal(t, []Waited{{Name: name, Waiting: 2, Wait: 2 * time.Second, InFlight: 1}}, p.EndWindow(1, time.Second))
+}
+
+func TestAServerThatIsCalledOthersIsAmongThem(t *testing.T) {
+	var p Peers
+	p.Begin(Others)
+	p.others.begun.Add(1)
+	p.Sample()
+	assert.Equal(t, []Waited{{Name: Others, Waiting: 2, Wait: time.Second, InFlight: 2}}, p.EndWindow(1, time.Second))
+}
+
+// What found a server just before it was given up counts elsewhere, and is seen.
+func TestARequestToAServerThatIsGivenUpIsNotLost(t *testing.T) {
+	var p Peers
+	gone := p.Begin("model:8000")
+	gone.End()
+	assert.True(t, gone.giveUp())
+	for range 3 {
+		assert.NotSame(t, gone, p.Begin("model:8000"), "its place has not been cleared yet")
+	}
+	p.Sample()
+	assert.Equal(t, []Waited{{Name: "model:8000", Waiting: 3, Wait: time.Second, InFlight: 3}}, p.EndWindow(1, time.Second))
+
+	busy := p.Begin("store:5432")
+	assert.False(t, busy.giveUp(), "something is in flight")
 }
 
 func TestPeersWhoComeWhileOneIsGivenUp(t *testing.T) {
