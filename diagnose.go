@@ -76,7 +76,7 @@ type Site struct {
 
 // Peer is another server, as the outbound requests of the window found it.
 type Peer struct {
-	Host     string        // host and port, or what WithPeer calls it; "others" for the rest together
+	Host     string        // host and port, or what WithPeer calls it; "" for all that it hides, "others" for the rest together
 	Waiting  float64       // mean outbound requests that waited for it
 	Wait     time.Duration // mean wait of one
 	InFlight int           // outbound requests to it in flight at the end of the window
