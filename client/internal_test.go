@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/gym-observer/observer"
 )
 
 // Whatever a stranger sends is an error or a report that can be shown.
@@ -96,4 +98,34 @@ func TestOfAPeersNameOnlyAPlainHostIsAsked(t *testing.T) {
 			assert.Equal(t, want, page.String())
 		}
 	}
+}
+
+func TestWordsLeaveOutTheAdviceWhateverFollowsIt(t *testing.T) {
+	finding := []observer.Finding{{Cause: observer.CauseLock, Evidence: "much", Advice: "Take a profile. Hold it for less."}}
+	for summary, want := range map[string]string{
+		"lock: much. Take a profile. Hold it for less.":                      "much",
+		"lock: much; 94 % at f (c.go:4). Take a profile. Hold it for less.":  "much; 94 % at f (c.go:4)",
+		"lock: much. Take a profile. Hold it for less; also: admission 32.0": "much; also: admission 32.0",
+		"as of 5m ago: lock: much. Take a profile. Hold it for less.":        "as of 5m ago: much",
+	} {
+		r := Report{Diagnosis: observer.Diagnosis{Verdict: observer.CauseLock, Summary: summary, Findings: finding}}
+		assert.Equal(t, want, r.Words())
+	}
+}
+
+func TestWordsOfDownstreamNameTheServerFirst(t *testing.T) {
+	d := observer.Diagnosis{
+		Verdict: observer.CauseDownstream, Summary: "as of 5m ago: downstream: much",
+		Findings: []observer.Finding{{Cause: observer.CauseDownstream, Load: 15, Evidence: "much"}},
+		Sites:    []observer.Site{{Kind: "wait", Function: "main.post", Location: "agent.go:77"}},
+		Peers: []observer.Peer{
+			{Host: "model:8000", Waiting: 12, Wait: 3100 * time.Millisecond},
+			{Host: "model:80", Waiting: 2, Wait: time.Second},
+			{Host: "others", Waiting: 1, Wait: time.Second},
+		},
+	}
+	assert.Equal(t, "as of 5m ago: 12.0 of 15.0 outbound requests wait for model:8000, 3.1 s each, called at agent.go:77; "+
+		"2.0 for model:80 (1.0 s each), 1.0 for others (1.0 s each)", Report{Diagnosis: d}.Words())
+	d.Peers[0].Host = "" // hidden
+	assert.Contains(t, Report{Diagnosis: d}.Words(), "as of 5m ago: much; called at agent.go:77; 2.0 for model:80")
 }

@@ -148,6 +148,9 @@ func (r Report) Place() string {
 // Words is what a verdict rests on, in one sentence without its name and without
 // advice: the numbers, the line, the servers that are waited for.
 func (r Report) Words() string {
+	if words := r.wordsOfDownstream(); words != "" {
+		return words
+	}
 	d := &r.Diagnosis
 	words := d.Summary
 	if before, after, ok := strings.Cut(words, string(d.Verdict)+": "); ok && d.Verdict != "" && (before == "" || strings.HasSuffix(before, ": ")) {
@@ -155,7 +158,8 @@ func (r Report) Words() string {
 	}
 	f, _ := r.Finding(d.Verdict)
 	if f.Advice != "" {
-		words = strings.Replace(words, f.Advice, "", 1)
+		// What holds as well may follow it, in the place of its full stop.
+		words = strings.Replace(words, ". "+strings.TrimSuffix(f.Advice, "."), "", 1)
 	}
 	words = strings.TrimRight(words, ". ")
 	if len(d.Sites) > 0 && !strings.Contains(words, d.Sites[0].Location) {
@@ -171,13 +175,47 @@ func (r Report) Words() string {
 	return words
 }
 
+// wordsOfDownstream says first what whoever follows the servers looks for: which one,
+// and where it is called. It is empty where no server has a name.
+func (r Report) wordsOfDownstream() string {
+	d := &r.Diagnosis
+	f, ok := r.Finding(observer.CauseDownstream)
+	if !ok || d.Verdict != observer.CauseDownstream || len(d.Peers) == 0 || d.Peers[0].Host == "" {
+		return ""
+	}
+	first := d.Peers[0]
+	words := fmt.Sprintf("%s of %s outbound requests wait for %s, %s each",
+		count(first.Waiting), count(max(f.Load, first.Waiting)), first.Host, short(first.Wait))
+	if place := r.Place(); place != "" {
+		words += ", " + place
+	}
+	if stale, _, ok := strings.Cut(d.Summary, string(d.Verdict)+": "); ok && strings.HasSuffix(stale, ": ") {
+		words = stale + words // "as of 5m ago: "
+	}
+	if more := r.peersBeside(words); more != "" {
+		words += "; " + more
+	}
+	return words
+}
+
 // peersBeside names the servers that a sentence leaves out.
 func (r Report) peersBeside(words string) string {
 	var parts []string
 	for _, p := range r.Diagnosis.Peers {
-		if len(parts) < 3 && p.Waiting > 0 && p.Host != "" && !strings.Contains(words, p.Host) {
+		if len(parts) < 3 && p.Waiting > 0 && p.Host != "" && !mentions(words, p.Host) {
 			parts = append(parts, fmt.Sprintf("%s for %s (%s each)", count(p.Waiting), p.Host, short(p.Wait)))
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// mentions tells model:80 from the beginning of model:8000.
+func mentions(words, host string) bool {
+	for {
+		_, after, ok := strings.Cut(words, host)
+		if !ok || after == "" || after[0] < '0' || after[0] > '9' {
+			return ok
+		}
+		words = after
+	}
 }
