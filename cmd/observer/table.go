@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gym-observer/observer"
 	"github.com/gym-observer/observer/client"
@@ -49,7 +50,7 @@ func table(rows []row, now time.Time, width, lines int, colour bool) []string {
 	})
 	often := make(map[string]int)
 	for _, r := range sorted {
-		often[r.name()]++
+		often[ending(r.name(), names)]++
 	}
 	shown := sorted
 	if room := lines - 2; lines > 0 && len(sorted) > lines-1 {
@@ -57,7 +58,7 @@ func table(rows []row, now time.Time, width, lines int, colour bool) []string {
 	}
 	drawn := []string{cut(head, width)}
 	for _, r := range shown {
-		named := r.name()
+		named := ending(r.name(), names)
 		if often[named] > 1 && r.address != "" {
 			named = apart(named, r.address, names)
 		}
@@ -80,6 +81,16 @@ func apart(named, from string, width int) string {
 		return "…" + string(address[more+1:])
 	}
 	return string(address)
+}
+
+// ending is the end of a name that is too long for its column and has a slash in it:
+// what follows the program, as in rollouts/driver, tells its processes apart.
+func ending(named string, width int) string {
+	end := strings.LastIndex(named, "/")
+	if end <= 0 || utf8.RuneCountInString(plain(named, nameLength)) <= width {
+		return named
+	}
+	return "…" + named[end:]
 }
 
 func (r row) name() string {

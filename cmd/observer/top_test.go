@@ -246,3 +246,16 @@ func TestTopShowsProcessesOfPrometheus(t *testing.T) {
 		return strings.Contains(b, fmt.Sprintf("asking Prometheus at %s: refused", strings.TrimPrefix(prometheus.URL, "http://")))
 	})
 }
+
+func TestALongNameKeepsWhatTellsItsProcessesApart(t *testing.T) {
+	for named, want := range map[string]string{
+		"rollouts/driver":          "…/driver",
+		"rollouts/agent":           "rollouts/agent",
+		"a-name-that-is-long":      "a-name-that-is-long", // cut as ever
+		"/a-name-that-is-long":     "/a-name-that-is-long",
+		"p/a-loop-that-is-as-long": "…/a-loop-that-is-as-long",
+		"ünïcödé/äöüäöü":           "ünïcödé/äöüäöü",
+	} {
+		assert.Equal(t, want, ending(named, 14))
+	}
+}
