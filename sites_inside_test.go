@@ -1,0 +1,102 @@
+package observer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/response"
+	"github.com/gym-observer/observer/internal/sites"
+)
+
+// Examined is an observer whose windows pass as fast as a test wants. What waits in
+// the process really waits; only the clock of the sampler is the test's, so that a
+// minute without snapshots takes none of the test's time. The code that waits stands
+// in the tests from outside: a line of this package is never the application's.
+type Examined struct {
+	*manual
+	at time.Time
+}
+
+// Examine observes the process until the test ends.
+func Examine(t testing.TB, options ...Option) *Examined {
+	m := manually(t, append([]Option{WithWindow(time.Second)}, options...)...)
+	return &Examined{m, m.loop.now()}
+}
+
+// samplesPerWindow is that of an interval of 50 ms in a window of a second.
+const samplesPerWindow = 20
+
+// Windows lets so many windows pass, and returns the diagnosis of the last.
+func (e *Examined) Windows(n int) Diagnosis {
+	every := e.sampler.windows.every
+	for range n * samplesPerWindow {
+		e.at = e.at.Add(every / samplesPerWindow)
+		e.sampler.take(e.at, 0, reading.Queues{}, every/samplesPerWindow)
+	}
+	return e.sampler.current()
+}
+
+// Snapshots is how many were taken in all.
+func (e *Examined) Snapshots() int { return e.sampler.examiner.taken }
+
+// InFlight are the requests in flight, and those out of the process.
+func (e *Examined) InFlight() (served, outbound, streams int64) {
+	return totals.requests.inFlight(), totals.requests.outbound.Now(), response.Streaming()
+}
+
+// Profile has a window end in which a cause held, lets meanwhile run, which gets a
+// channel that is closed when no profile is being taken, and ends the next window.
+func (e *Examined) Profile(cause Cause, meanwhile func(taken <-chan struct{})) (found []Site, where string) {
+	examiner := &e.sampler.examiner
+	examiner.makeReader()
+	held := theCause(cause)
+	examiner.profiles.endWindow(examiner, held, e.at)
+	taken := examiner.profiles.done
+	if taken == nil {
+		taken = make(chan struct{})
+		close(taken)
+	}
+	meanwhile(taken)
+	<-taken
+	e.at = e.at.Add(time.Second)
+	examiner.profiles.endWindow(examiner, held, e.at)
+	return e.Named(cause)
+}
+
+// Named are the sites of a verdict, as they are known now.
+func (e *Examined) Named(cause Cause) (found []Site, where string) {
+	all, where := e.sampler.examiner.of(theCause(cause), e.at)
+	return publicSites(all), where
+}
+
+// BeginProfile begins a profile of the processor, and returns what is closed when it
+// is over.
+func (e *Examined) BeginProfile() <-chan struct{} {
+	e.sampler.examiner.profiles.takeProcessor(diagnosis.CPUSaturated)
+	return e.sampler.examiner.profiles.done
+}
+
+func theCause(cause Cause) diagnosis.Cause {
+	for c := range diagnosis.All() {
+		if causeOf(c) == cause {
+			return c
+		}
+	}
+	return diagnosis.None
+}
+
+// TheMarks are the functions by which a snapshot tells whose goroutine a stack is.
+func TheMarks() sites.Marks { return sites.MarksOf(scopeName) }
+
+// LogOf are the lines that were logged and contain all words.
+func (e *Examined) LogOf(words ...string) (lines []string) {
+	lines = e.logged("")
+	for _, word := range words {
+		lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, word) })
+	}
+	return lines
+}
