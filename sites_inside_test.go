@@ -100,3 +100,6 @@ func (e *Examined) LogOf(words ...string) (lines []string) {
 	}
 	return lines
 }
+
+// Release stops observing, which the end of the test does, too.
+func (e *Examined) Release() { e.holder.Release() }

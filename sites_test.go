@@ -248,9 +248,9 @@ func TestOwnPoolIsNoOtherServersDoing(t *testing.T) {
 	e := observer.Examine(t)
 	over := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
-	defer silent.Close()
+	t.Cleanup(silent.Close) // after the requests have ended
 	transport := &http.Transport{MaxConnsPerHost: 1}
-	defer transport.CloseIdleConnections()
+	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: observer.Transport(transport)}
 	line := here(2)
 	waiting(t, e, waiters, func(http.ResponseWriter, *http.Request) {
@@ -270,9 +270,9 @@ func TestOutboundRequestsHaveTheirLine(t *testing.T) {
 	e := observer.Examine(t)
 	over := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
-	defer silent.Close()
+	t.Cleanup(silent.Close) // after the requests have ended
 	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
+	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: observer.Transport(transport)}
 	line := here(2)
 	waiting(t, e, waiters, func(http.ResponseWriter, *http.Request) {
