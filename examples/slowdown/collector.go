@@ -20,7 +20,7 @@ const nodeBytes = 64
 func newList(bytes int) *node {
 	var first *node
 	for range bytes / nodeBytes {
-		first = &node{next: first}
+		first = &node{next: first} // planted: gc/*
 	}
 	return first
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gym-observer/observer"
 )
 
 func rest(ctx context.Context, _ *server) error {
@@ -122,5 +126,17 @@ func shareALimit(ctx context.Context, _ *server) error {
 		rollouts.Go(func() { _ = admission.Do(ctx, func(ctx context.Context) error { return sleep(ctx, each) }) })
 	}
 	rollouts.Wait()
+	return nil
+}
+
+// watch keeps twelve calls open in which another server would tell of events, as
+// clients of a message queue or a cluster's API do, and says that they wait by design.
+func watch(ctx context.Context, _ *server) error {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	client := newClient()
+	client.Timeout = 0
+	client.Transport = observer.Transport(client.Transport, observer.WithExpectedOutboundWait(func(*http.Request) bool { return true }))
+	together(ctx, 12, func() { _ = get(ctx, client, silent.URL) })
 	return nil
 }

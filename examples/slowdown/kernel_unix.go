@@ -28,7 +28,9 @@ func blockInPipes(ctx context.Context, _ *server) error {
 			return err
 		}
 		defer syscall.Close(pipe[0])
-		blocked.Go(func() { syscall.Read(pipe[0], make([]byte, 1)) })
+		blocked.Go(func() {
+			syscall.Read(pipe[0], make([]byte, 1)) // planted: blocked_thread/pipes
+		})
 		defer syscall.Close(pipe[1]) // which ends the read
 	}
 	<-ctx.Done()
@@ -56,7 +58,7 @@ func blockInFlock(ctx context.Context, _ *server) error {
 		}
 		blocked.Go(func() {
 			defer syscall.Close(other)
-			for syscall.Flock(other, syscall.LOCK_EX) == syscall.EINTR {
+			for syscall.Flock(other, syscall.LOCK_EX) == syscall.EINTR { // planted: blocked_thread/flock
 			}
 		})
 	}

@@ -18,7 +18,7 @@ func fillHeap(ctx context.Context, _ *server) error {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
 	var live [][]byte
 	for memoryInUse() < nearlyFull {
-		live = append(live, make([]byte, megabyte))
+		live = append(live, make([]byte, megabyte)) // planted: memory/heap
 	}
 	runtime.GC() // which counts what is live
 	<-ctx.Done()

@@ -11,7 +11,7 @@ import (
 // there: a query, a write.
 func holdMutex(ctx context.Context, s *server) error {
 	together(ctx, 32, func() {
-		s.mutex.Lock()
+		s.mutex.Lock() // planted: lock/mutex
 		defer s.mutex.Unlock()
 		time.Sleep(2 * time.Millisecond)
 	})
@@ -24,13 +24,13 @@ func stormRWMutex(ctx context.Context, s *server) error {
 	var writers sync.WaitGroup
 	writers.Go(func() {
 		together(ctx, 4, func() {
-			s.cache.Lock()
+			s.cache.Lock() // planted: lock/rwmutex
 			time.Sleep(2 * time.Millisecond)
 			s.cache.Unlock()
 		})
 	})
 	together(ctx, 64, func() {
-		s.cache.RLock()
+		s.cache.RLock() // planted: lock/rwmutex
 		time.Sleep(time.Millisecond)
 		s.cache.RUnlock()
 	})
@@ -41,7 +41,9 @@ func stormRWMutex(ctx context.Context, s *server) error {
 // logSlowly has no lock of its own: the handler has.
 func logSlowly(ctx context.Context, _ *server) error {
 	logger := slog.New(slog.NewTextHandler(slowWriter{}, nil))
-	together(ctx, 32, func() { logger.Info("answered", "status", 200) })
+	together(ctx, 32, func() {
+		logger.Info("answered", "status", 200) // planted: lock/logger
+	})
 	return nil
 }
 

@@ -186,6 +186,7 @@ func demonstrate(ctx context.Context, s settings, stdout, stderr io.Writer) (was
 	options := []observer.Option{
 		export.FromEnv(reader),
 		observer.WithWindow(s.window),
+		observer.WithProfiles(),
 		observer.WithLogger(slog.New(slog.NewTextHandler(stderr, nil))),
 	}
 	if s.capture != "" {

@@ -174,6 +174,13 @@ func (r report) text() string {
 		unmeasured = append(unmeasured, string(cause))
 	}
 	printList("unmeasured", unmeasured)
+	for _, site := range r.Diagnosis.Sites {
+		fmt.Fprintf(&text, "  %s %3.0f %% %s %s", site.Kind, 100*site.Share, site.Location, site.Function)
+		if site.In != "" {
+			fmt.Fprintf(&text, ", in %s", site.In)
+		}
+		text.WriteByte('\n')
+	}
 	if r.Requests.Asked > 0 {
 		fmt.Fprintf(&text, "  requests: %d asked, %d answered", r.Requests.Asked, r.Requests.Answered)
 		if r.Requests.Answered > 0 {

@@ -36,7 +36,9 @@ func elsewhere(ctx context.Context) error { return sleep(ctx, 200*time.Milliseco
 
 func fillAdmission(ctx context.Context, _ *server) error {
 	admission := newAdmission(4)
-	drive(ctx, 32, func(ctx context.Context) error { return admission.Do(ctx, elsewhere) })
+	drive(ctx, 32, func(ctx context.Context) error {
+		return admission.Do(ctx, elsewhere) // planted: admission/full
+	})
 	return nil
 }
 
@@ -50,7 +52,9 @@ func leakAdmission(ctx context.Context, _ *server) error {
 		}
 		defer leaked()
 	}
-	drive(ctx, 8, func(ctx context.Context) error { return admission.Do(ctx, elsewhere) })
+	drive(ctx, 8, func(ctx context.Context) error {
+		return admission.Do(ctx, elsewhere) // planted: admission/leaked
+	})
 	return nil
 }
 
@@ -127,7 +131,7 @@ var output = bytes.Repeat([]byte("rollout\n"), 8<<10)
 func writeSlowly(ctx context.Context, _ *server) error {
 	return writeToPipes(ctx, func(ctx context.Context, pipe io.Writer) error {
 		end := observer.Driver().BeginOutputWrite(ctx)
-		n, err := pipe.Write(output)
+		n, err := pipe.Write(output) // planted: output_write/begun
 		end(int64(n))
 		return err
 	})
@@ -136,7 +140,7 @@ func writeSlowly(ctx context.Context, _ *server) error {
 func recordSlowWrites(ctx context.Context, _ *server) error {
 	return writeToPipes(ctx, func(ctx context.Context, pipe io.Writer) error {
 		began := time.Now()
-		n, err := pipe.Write(output)
+		n, err := pipe.Write(output) // planted: output_write/recorded
 		observer.Driver().RecordOutputWrite(ctx, time.Since(began), int64(n))
 		return err
 	})

@@ -28,7 +28,8 @@ type server struct {
 	cache sync.RWMutex // that counts and caches
 	asked map[string]int
 
-	upstream atomic.Pointer[string] // what /ask asks
+	upstream atomic.Pointer[string]                // what /ask asks
+	wait     atomic.Pointer[func(context.Context)] // what /wait does
 
 	capacity float64 // requests a second that it can answer, where that was measured
 	answers  answers
@@ -59,6 +60,7 @@ func newServer() (*server, error) {
 	mux.HandleFunc("GET /rollouts/{id}", s.serveRollout)
 	mux.HandleFunc("GET /work", serveWork)
 	mux.HandleFunc("GET /ask", s.serveAsk)
+	mux.HandleFunc("GET /wait", s.serveWait)
 	outer := http.NewServeMux()
 	outer.Handle("/", observer.Middleware(mux))
 	outer.Handle(pagePath, observer.Handler()) // beside the middleware: who looks is not counted
@@ -111,7 +113,9 @@ var workload [1 << 20]byte
 
 // work uses a processor for a while that depends on what it is given alone, and
 // not on the clock, which goes on while the goroutine waits.
-func work(on []byte) { sha256.Sum256(on) }
+func work(on []byte) {
+	sha256.Sum256(on) // planted: cpu_throttled/* cpu_contended/* cpu_saturated/*
+}
 
 // askModel asks another server and waits for its answer.
 func (s *server) askModel(ctx context.Context, url string) error { return get(ctx, s.model, url) }
@@ -121,7 +125,7 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	response, err := client.Do(request)
+	response, err := client.Do(request) // planted: downstream/*
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ func readMemStats(ctx context.Context, _ *server) error {
 		readers.Go(func() {
 			var stats runtime.MemStats
 			for ctx.Err() == nil {
-				runtime.ReadMemStats(&stats)
+				runtime.ReadMemStats(&stats) // planted: stop_the_world/memstats
 			}
 		})
 	}
@@ -31,7 +31,7 @@ func dumpStacks(ctx context.Context, _ *server) error {
 	text := make([]byte, 4*megabyte)
 	for sleep(ctx, 50*time.Millisecond) == nil {
 		const ofAll = true
-		runtime.Stack(text, ofAll)
+		runtime.Stack(text, ofAll) // planted: stop_the_world/stacks
 	}
 	parked.Wait()
 	return nil
@@ -41,8 +41,8 @@ func flipProcessors(ctx context.Context, _ *server) error {
 	before := processors()
 	defer runtime.GOMAXPROCS(before)
 	for ctx.Err() == nil {
-		runtime.GOMAXPROCS(before + 1)
-		runtime.GOMAXPROCS(before)
+		runtime.GOMAXPROCS(before + 1) // planted: stop_the_world/gomaxprocs
+		runtime.GOMAXPROCS(before)     // planted: stop_the_world/gomaxprocs
 	}
 	return nil
 }
