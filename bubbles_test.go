@@ -41,7 +41,7 @@ func TestH81BubblesAlternate(t *testing.T) {
 			ask(t, o)
 			w.WriteHeader(http.StatusNoContent)
 		})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-		_, err := observer.Transport(roundTripper(func(*http.Request) (*http.Response, error) {
+		_, err := observer.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
 			ask(t, o)
 			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
 		})).RoundTrip(httptest.NewRequest(http.MethodGet, "http://model.test/", nil))
@@ -53,10 +53,6 @@ func TestH81BubblesAlternate(t *testing.T) {
 		ask(t, o)
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // ask looks at everything that an observer shows.
 func ask(t *testing.T, o *observed) {

@@ -316,7 +316,7 @@ func TestMarksAreInTheStacks(t *testing.T) {
 	assert.Contains(t, serve(expected), marks.Expected)
 
 	var names []string
-	transport := observer.Transport(roundTripper(func(*http.Request) (*http.Response, error) {
+	transport := observer.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
 		names = functions()
 		return nil, errors.ErrUnsupported
 	}))
@@ -340,10 +340,6 @@ func TestMarksAreInTheStacks(t *testing.T) {
 		assert.True(t, slices.ContainsFunc(marks.Admission, func(mark string) bool { return slices.Contains(names, mark) }), "%s: %v", way, names)
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // limiter looks around while it admits.
 type limiter func()
