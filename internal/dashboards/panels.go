@@ -137,8 +137,9 @@ var rows = []row{
 		{title: "Tool calls of a rollout", note: ofBuckets, drawn: lines, unit: "none", width: 6, queries: quantiles("gym.driver.rollout.tool_calls")},
 	}},
 	{"Oldest work, and time taken away", []panel{
-		{title: "Oldest request", drawn: lines, unit: "s", width: 12, queries: levels("gym.server.requests.oldest_age")},
-		{title: "Oldest rollout", drawn: lines, unit: "s", width: 12, queries: levels("gym.driver.rollouts.oldest_age")},
+		{title: "Oldest request", drawn: lines, unit: "s", width: 8, queries: levels("gym.server.requests.oldest_age")},
+		{title: "Oldest outbound request", drawn: lines, unit: "s", width: 8, queries: levels("gym.http.client.requests.oldest_age")},
+		{title: "Oldest rollout", drawn: lines, unit: "s", width: 8, queries: levels("gym.driver.rollouts.oldest_age")},
 		{title: "Throttled", note: "In seconds per second.", drawn: lines, unit: "none", width: 12, queries: rates("process.cpu.throttled_time")},
 		{title: "Run delay", note: "In threads: 1 is one of them waiting all the time.", drawn: lines, unit: "none", width: 12, queries: rates("process.cpu.run_delay")},
 	}},
