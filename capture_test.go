@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 var diagnosisOfTest = Diagnosis{Verdict: CauseGC, Summary: "gc: the collector", Window: 10 * time.Second}
@@ -33,7 +33,7 @@ var diagnosisOfTest = Diagnosis{Verdict: CauseGC, Summary: "gc: the collector", 
 // capturing is a capture of which the test sees what it could not do.
 type capturing struct {
 	*capture
-	log lines
+	log testlog.Log
 }
 
 // newCapturing captures into directory until the test ends, with no cooldown
@@ -51,7 +51,7 @@ func newCapturing(t *testing.T, directory string, options ...CaptureOption) *cap
 func newQuietCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
 	c := new(capturing)
 	settings := resolve([]Option{WithCapture(directory, append([]CaptureOption{WithCaptureCooldown(0)}, options...)...)}).capture
-	c.capture = newCapture(settings, (&failures{logger: slog.New(&c.log)}).report)
+	c.capture = newCapture(settings, (&failures{logger: c.log.Logger()}).report)
 	return c
 }
 
@@ -81,7 +81,7 @@ func TestCaptureWritesTheEvidence(t *testing.T) {
 	trace.WithRegion(t.Context(), "region of the test", func() {})
 	c.now("gc")
 	after := time.Now().UTC()
-	assert.Empty(t, c.log.with(""))
+	assert.Empty(t, c.log.Of())
 
 	names := entries(t, directory)
 	require.Len(t, names, 1)
@@ -160,7 +160,7 @@ func TestCooldownBetweenCaptures(t *testing.T) {
 			reasons = append(reasons, strings.Split(name, "-")[1])
 		}
 		assert.Equal(t, []string{"first", "then", "later"}, reasons)
-		assert.Empty(t, c.log.with(""))
+		assert.Empty(t, c.log.Of())
 	})
 }
 
@@ -171,15 +171,15 @@ func TestFailingDiskIsLoggedOnce(t *testing.T) {
 	for range 3 {
 		c.now("gc")
 	}
-	assert.Len(t, c.log.with("WARN"), 1)
-	assert.Len(t, c.log.with("cause=capturing evidence"), 1)
+	assert.Len(t, c.log.Of("WARN"), 1)
+	assert.Len(t, c.log.Of("cause=capturing evidence"), 1)
 
 	require.NoError(t, os.Remove(directory))
 	c.now("gc")
 	names := entries(t, directory)
 	require.Len(t, names, 1)
 	requireComplete(t, filepath.Join(directory, names[0]))
-	assert.Len(t, c.log.with(""), 1)
+	assert.Len(t, c.log.Of(), 1)
 }
 
 // smallDisk mounts a file system of that many bytes, for those who may.
@@ -213,8 +213,8 @@ func TestFullDiskLeavesNothingHalfWritten(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, all)
 	}
-	assert.Len(t, c.log.with("no space left"), 1)
-	assert.Len(t, c.log.with(""), 1)
+	assert.Len(t, c.log.Of("no space left"), 1)
+	assert.Len(t, c.log.Of(), 1)
 }
 
 // zeros reads without an end.
@@ -232,20 +232,20 @@ func TestDiskWithoutRoomForTheTraceTakesTheRest(t *testing.T) {
 	names := entries(t, directory)
 	require.Len(t, names, 1)
 	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt"}, entries(t, filepath.Join(directory, names[0])))
-	assert.Len(t, c.log.with("no space left"), 1)
+	assert.Len(t, c.log.Of("no space left"), 1)
 }
 
 // startCapturing observes with evidence into a directory, sampling once an hour.
-func startCapturing(t *testing.T, log *lines, directory string, options ...CaptureOption) *Observer {
+func startCapturing(t *testing.T, log *testlog.Log, directory string, options ...CaptureOption) *Observer {
 	t.Helper()
 	return startObserving(t, log, WithCapture(directory, options...))
 }
 
-func startObserving(t *testing.T, log *lines, options ...Option) *Observer {
+func startObserving(t *testing.T, log *testlog.Log, options ...Option) *Observer {
 	t.Helper()
 	o := Start(context.Background(), "test", append([]Option{
 		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
-		WithLogger(slog.New(log)), WithSampleInterval(time.Hour),
+		WithLogger(log.Logger()), WithSampleInterval(time.Hour),
 	}, options...)...)
 	require.NoError(t, o.Err())
 	t.Cleanup(o.Stop)
@@ -273,9 +273,9 @@ func TestH49ApplicationsOwnRecorderIsLeftAlone(t *testing.T) {
 	require.NoError(t, own.Start())
 	defer own.Stop()
 	directory := t.TempDir()
-	var log lines
+	var log testlog.Log
 	o := startCapturing(t, &log, directory)
-	assert.Len(t, log.with("WARN observer: captures will have no trace"), 1)
+	assert.Len(t, log.Of("WARN observer: captures will have no trace"), 1)
 	c := o.handle.session.sampler.capture
 	c.begin("gc", diagnosisOfTest)
 	c.writing.Wait()
@@ -284,7 +284,7 @@ func TestH49ApplicationsOwnRecorderIsLeftAlone(t *testing.T) {
 	names := entries(t, directory)
 	require.Len(t, names, 1)
 	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt"}, entries(t, filepath.Join(directory, names[0])))
-	assert.Len(t, log.with(""), 1)
+	assert.Len(t, log.Of(), 1)
 	assert.True(t, own.Enabled())
 	var recorded bytes.Buffer
 	_, err := own.WriteTo(&recorded)
@@ -296,7 +296,7 @@ func TestApplicationsOwnTraceGoesOn(t *testing.T) {
 	var own bytes.Buffer
 	require.NoError(t, trace.Start(&own))
 	directory := t.TempDir()
-	var log lines
+	var log testlog.Log
 	o := startCapturing(t, &log, directory)
 	o.handle.session.sampler.capture.begin("gc", diagnosisOfTest)
 	o.Stop()
@@ -306,7 +306,7 @@ func TestApplicationsOwnTraceGoesOn(t *testing.T) {
 	names := entries(t, directory)
 	require.Len(t, names, 1)
 	requireComplete(t, filepath.Join(directory, names[0]))
-	assert.Empty(t, log.with("WARN"))
+	assert.Empty(t, log.Of("WARN"))
 }
 
 // A handler of the application's may call the package: nothing is logged with a
@@ -316,28 +316,20 @@ func TestLoggerThatStartsAnObserverWhileOneRecordsAlready(t *testing.T) {
 	require.NoError(t, own.Start())
 	defer own.Stop()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
-	handler := &startingHandler{provider: provider}
-	o := Start(context.Background(), "test", WithMeterProvider(provider), WithLogger(slog.New(handler)), WithCapture(t.TempDir()))
+	log := new(testlog.Log)
+	called := 0
+	log.On = func() {
+		called++
+		Start(context.Background(), "logger", WithMeterProvider(provider)).Stop()
+	}
+	o := Start(context.Background(), "test", WithMeterProvider(provider), WithLogger(log.Logger()), WithCapture(t.TempDir()))
 	assert.NoError(t, o.Err())
-	assert.Positive(t, handler.called)
+	assert.Positive(t, called)
 	o.Stop()
 }
 
-// startingHandler starts an observer of its own with each line.
-type startingHandler struct {
-	lines
-	provider *sdkmetric.MeterProvider
-	called   int
-}
-
-func (h *startingHandler) Handle(ctx context.Context, record slog.Record) error {
-	h.called++
-	Start(ctx, "logger", WithMeterProvider(h.provider)).Stop()
-	return h.lines.Handle(ctx, record)
-}
-
 func TestCaptureIsOffByDefault(t *testing.T) {
-	o := startObserving(t, new(lines), WithCapture(""))
+	o := startObserving(t, new(testlog.Log), WithCapture(""))
 	awaitFirstWindow(o)
 	p := &o.handle.session.sampler
 	assert.Nil(t, p.capture)
@@ -362,7 +354,7 @@ func TestWhichVerdictsAreCaptured(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			directory := t.TempDir()
-			o := startCapturing(t, new(lines), directory, WithCaptureCooldown(0))
+			o := startCapturing(t, new(testlog.Log), directory, WithCaptureCooldown(0))
 			p := &o.handle.session.sampler
 			p.publish(test.w)
 			p.capture.writing.Wait()
@@ -405,7 +397,7 @@ func TestLagPastTheThresholdIsCaptured(t *testing.T) {
 		{[]CaptureOption{WithCaptureLag(time.Nanosecond)}, 0, false},
 	} {
 		directory := t.TempDir()
-		o := startCapturing(t, new(lines), directory, test.options...)
+		o := startCapturing(t, new(testlog.Log), directory, test.options...)
 		p := &o.handle.session.sampler
 		p.take(time.Now(), test.lag, reading.Queues{}, time.Hour)
 		o.Stop()
@@ -444,10 +436,10 @@ func TestCaptureOptionsOutOfRangeCountAsNotGiven(t *testing.T) {
 
 func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 	first, other := t.TempDir(), t.TempDir()
-	o := startCapturing(t, new(lines), first)
-	var log lines
+	o := startCapturing(t, new(testlog.Log), first)
+	var log testlog.Log
 	later := startCapturing(t, &log, other)
-	assert.Len(t, log.with("capture"), 1)
+	assert.Len(t, log.Of("capture"), 1)
 	assert.Equal(t, first, later.handle.session.sampler.capture.directory)
 	later.Stop()
 	o.Stop()
@@ -455,7 +447,7 @@ func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 
 func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 	directory := t.TempDir()
-	o := startCapturing(t, new(lines), directory)
+	o := startCapturing(t, new(testlog.Log), directory)
 	p := &o.handle.session.sampler
 	p.capture.begin("gc", diagnosisOfTest)
 	o.Stop()
@@ -467,7 +459,7 @@ func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 }
 
 func TestStopReturnsInTimeWhateverACaptureDoes(t *testing.T) {
-	o := startCapturing(t, new(lines), t.TempDir())
+	o := startCapturing(t, new(testlog.Log), t.TempDir())
 	p := &o.handle.session.sampler
 	c := p.capture
 	stuck, released := make(chan struct{}), make(chan struct{})
@@ -525,8 +517,8 @@ func TestTraceIsRecordedByAStartWhileTheStopBeforeStillFlushes(t *testing.T) {
 		close(flushing)
 		<-flushed
 	}}
-	var log lines
-	options := []Option{WithLogger(slog.New(&log)), WithSampleInterval(time.Hour), WithCapture(directory)}
+	var log testlog.Log
+	options := []Option{WithLogger(log.Logger()), WithSampleInterval(time.Hour), WithCapture(directory)}
 	first := Start(context.Background(), "first", append(options, WithMeterProvider(provider))...)
 	stopped := make(chan struct{})
 	go func() {
@@ -542,7 +534,7 @@ func TestTraceIsRecordedByAStartWhileTheStopBeforeStillFlushes(t *testing.T) {
 	}
 	other := startCapturing(t, &log, directory)
 	assert.NotNil(t, other.handle.session.sampler.capture.recorder)
-	assert.Empty(t, log.with("no trace"))
+	assert.Empty(t, log.Of("no trace"))
 	close(flushed)
 	<-stopped
 	other.Stop()
@@ -560,7 +552,7 @@ func TestH76CapturesStayInStartsDirectory(t *testing.T) {
 	began, elsewhere := t.TempDir(), t.TempDir()
 	t.Chdir(began)
 	option := WithCapture("evidence", WithCaptureCooldown(0))
-	o := startObserving(t, new(lines), option)
+	o := startObserving(t, new(testlog.Log), option)
 	p := &o.handle.session.sampler
 	p.capture.begin("gc", diagnosisOfTest)
 	p.capture.writing.Wait()
@@ -576,7 +568,7 @@ func TestH76CapturesStayInStartsDirectory(t *testing.T) {
 
 func TestTraceEndsAndBeginsWithTheNumberOfGoroutines(t *testing.T) {
 	directory := t.TempDir()
-	o := startCapturing(t, new(lines), directory, WithCaptureCooldown(0), WithCaptureGoroutines(100))
+	o := startCapturing(t, new(testlog.Log), directory, WithCaptureCooldown(0), WithCaptureGoroutines(100))
 	p := &o.handle.session.sampler
 	capture := func() (files []string) {
 		p.capture.watch() // as each window does

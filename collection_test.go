@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"runtime"
 	"runtime/debug"
@@ -21,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gym-observer/observer/internal/count"
+	"github.com/gym-observer/observer/internal/testlog"
 
 	"github.com/gym-observer/observer/internal/catalogue"
 )
@@ -66,7 +66,7 @@ type inside struct {
 	*session
 	source            *settableSource
 	cumulative, delta *sdkmetric.ManualReader
-	log               *lineCounter
+	log               *testlog.Log
 	stop              func()
 }
 
@@ -81,9 +81,9 @@ func startInside(t testing.TB) *inside {
 		delta: sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality {
 			return metricdata.DeltaTemporality
 		})),
-		log: new(lineCounter),
+		log: new(testlog.Log),
 	}
-	p, err := Acquire(context.Background(), WithLogger(slog.New(i.log)),
+	p, err := Acquire(context.Background(), WithLogger(i.log.Logger()),
 		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.cumulative), sdkmetric.WithReader(i.delta))))
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
@@ -142,36 +142,6 @@ func (p points) names() map[string]bool {
 	return names
 }
 
-// lineCounter counts log lines by their cause.
-type lineCounter struct {
-	mu    sync.Mutex
-	lines map[string]int
-	on    func() // called in each
-}
-
-func (*lineCounter) Enabled(context.Context, slog.Level) bool { return true }
-func (c *lineCounter) Handle(_ context.Context, record slog.Record) error {
-	cause := record.Message
-	record.Attrs(func(a slog.Attr) bool {
-		if a.Key == "cause" {
-			cause = a.Value.String()
-		}
-		return true
-	})
-	c.mu.Lock()
-	if c.lines == nil {
-		c.lines = make(map[string]int)
-	}
-	c.lines[cause]++
-	c.mu.Unlock()
-	if c.on != nil {
-		c.on()
-	}
-	return nil
-}
-func (c *lineCounter) WithAttrs([]slog.Attr) slog.Handler { return c }
-func (c *lineCounter) WithGroup(string) slog.Handler      { return c }
-
 var errUnavailable = errors.New("no such reading")
 
 const (
@@ -204,7 +174,7 @@ func TestH38OneUnavailableReading(t *testing.T) {
 				assert.Equal(t, want, i.collect(t, i.cumulative).names())
 				assert.Equal(t, want, i.collect(t, i.delta).names())
 			}
-			assert.Equal(t, map[string]int{test.absent[0]: 1}, i.log.lines, "logged once, not at each export")
+			assert.Equal(t, map[string]int{test.absent[0]: 1}, i.log.Causes(), "logged once, not at each export")
 		})
 	}
 }
@@ -243,7 +213,7 @@ func TestCounterRepeatsItsLastValueWhereItsReadingFails(t *testing.T) {
 				require.Contains(t, now, userTime, "step %d", step)
 				assert.Equal(t, want.delta, now[userTime], "step %d", step)
 			}
-			assert.Equal(t, map[string]int{ProcessCPUTimeInstrument: 1}, i.log.lines)
+			assert.Equal(t, map[string]int{ProcessCPUTimeInstrument: 1}, i.log.Causes())
 		})
 	}
 }
@@ -301,7 +271,7 @@ func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
 			}
 			assert.Equal(t, others, now, broken.name)
 		}
-		assert.Equal(t, map[string]int{broken.name: 1}, i.log.lines)
+		assert.Equal(t, map[string]int{broken.name: 1}, i.log.Causes())
 		i.stop()
 	}
 }
@@ -404,7 +374,7 @@ func TestCallbackMayStartAndStop(t *testing.T) {
 func TestLogHandlerMayStopTheObserverInACallback(t *testing.T) {
 	i := startInside(t)
 	i.source.memoryFails = errUnavailable
-	i.log.on = sync.OnceFunc(func() {
+	i.log.On = sync.OnceFunc(func() {
 		began := time.Now()
 		i.stop()
 		assert.Less(t, time.Since(began), 3*time.Second)

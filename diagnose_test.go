@@ -170,9 +170,9 @@ func TestVerdictFollowsWhatIsDone(t *testing.T) {
 				assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
 
 				assert.InDelta(t, injected.Seconds(), slow()-before, 1.12, "to within one window")
-				assert.Len(t, o.log.of(test.level, "verdict="+string(test.cause), "summary="+string(test.cause)+": "), 1)
-				assert.Len(t, o.log.of("INFO", "verdict=none"), 1)
-				assert.Len(t, o.log.of("verdict"), 2)
+				assert.Len(t, o.log.Of(test.level, "verdict="+string(test.cause), "summary="+string(test.cause)+": "), 1)
+				assert.Len(t, o.log.Of("INFO", "verdict=none"), 1)
+				assert.Len(t, o.log.Of("verdict"), 2)
 			})
 		})
 	}
@@ -197,13 +197,13 @@ func TestVerdictsLineHasItsLevelAndComesOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := published(t)
 				publish(1, cause, load)
-				assert.Empty(t, o.log.of("verdict"), "one window is not enough")
+				assert.Empty(t, o.log.Of("verdict"), "one window is not enough")
 				assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
 				publish(4, cause, load)
-				assert.Len(t, o.log.of(level, "verdict="+string(cause), "summary="+observer.Diagnose().Summary), 1)
+				assert.Len(t, o.log.Of(level, "verdict="+string(cause), "summary="+observer.Diagnose().Summary), 1)
 				publish(4, observer.CauseNone, 0)
-				assert.Len(t, o.log.of("INFO", "verdict=none", "summary=none: "), 1)
-				assert.Len(t, o.log.of("verdict"), 2, "nothing else is said")
+				assert.Len(t, o.log.Of("INFO", "verdict=none", "summary=none: "), 1)
+				assert.Len(t, o.log.Of("verdict"), 2, "nothing else is said")
 			})
 		})
 	}
@@ -212,7 +212,7 @@ func TestVerdictsLineHasItsLevelAndComesOnce(t *testing.T) {
 			o := published(t)
 			observer.PublishLag(window, 1500*time.Millisecond)
 			observer.PublishLag(window, 1500*time.Millisecond)
-			assert.Len(t, o.log.of("WARN", "verdict=unknown", "summary=unknown: goroutines woke up to 1.5s late"), 1)
+			assert.Len(t, o.log.Of("WARN", "verdict=unknown", "summary=unknown: goroutines woke up to 1.5s late"), 1)
 			assert.Equal(t, observer.CauseUnknown, observer.Diagnose().Verdict)
 			assert.Len(t, observer.Diagnose().Unmeasured, 12)
 			assert.Empty(t, observer.Diagnose().Findings)
@@ -231,7 +231,7 @@ func TestStallAsLongAsAWindowNeedsNoSecondOne(t *testing.T) {
 		publish(2, observer.CauseNone, 0)
 		observer.PublishLag(3*window, window-1)
 		publish(2, observer.CauseNone, 0)
-		assert.Empty(t, o.log.of("verdict"), "a shorter one does")
+		assert.Empty(t, o.log.Of("verdict"), "a shorter one does")
 
 		observer.PublishLag(3*window, 2*window) // the process was stopped, and the window closed late
 		assert.Equal(t, observer.CauseUnknown, observer.Diagnose().Verdict)
@@ -239,7 +239,7 @@ func TestStallAsLongAsAWindowNeedsNoSecondOne(t *testing.T) {
 		publish(2, observer.CauseNone, 0)
 		assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
 		assert.Equal(t, 4*window.Seconds(), slow()-before)
-		assert.Len(t, o.log.of("verdict"), 2)
+		assert.Len(t, o.log.Of("verdict"), 2)
 	})
 }
 
@@ -449,7 +449,7 @@ func TestWindowsGoOnWhenTheOldestLoopStops(t *testing.T) {
 		end(1)
 		time.Sleep(25 * time.Second)
 		assert.Equal(t, observer.CauseNone, observer.Diagnose().Verdict)
-		assert.Len(t, first.log.of("verdict="), 2)
+		assert.Len(t, first.log.Of("verdict="), 2)
 		other.Stop()
 	})
 }
@@ -676,7 +676,7 @@ func TestFailingMachineIsLoggedOnceAndUnmeasured(t *testing.T) {
 		assert.Contains(t, unmeasured, observer.CauseCPUThrottled)
 		assert.Contains(t, unmeasured, observer.CauseMemory)
 		for _, cause := range []string{"cpu_throttled", "memory", "steal"} {
-			assert.Len(t, o.log.of("survived", "cause="+cause+" "), 1, cause)
+			assert.Len(t, o.log.Of("survived", "cause="+cause+" "), 1, cause)
 		}
 	})
 }
@@ -685,7 +685,7 @@ func TestWindowOutOfRangeIsTheDefault(t *testing.T) {
 	for _, length := range []time.Duration{0, -time.Second, time.Second - 1, time.Hour + 1} {
 		synctest.Test(t, func(t *testing.T) {
 			o := start(t, "test", observer.WithWindow(length), observer.WithSampleInterval(time.Second))
-			assert.Len(t, o.log.of("WARN", "window", "given="+length.String(), "default=10s"), 1)
+			assert.Len(t, o.log.Of("WARN", "window", "given="+length.String(), "default=10s"), 1)
 			time.Sleep(12 * time.Second)
 			assert.InDelta(t, 10.6, observer.Diagnose().Window.Seconds(), 0.6)
 		})

@@ -1,46 +1,44 @@
 package observer
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"sync"
 	"testing"
 
+	"github.com/gym-observer/observer/internal/testlog"
 	"github.com/stretchr/testify/assert"
 )
 
 func TestFailureIsLoggedOncePerCause(t *testing.T) {
-	var log lineCounter
-	f := &failures{logger: slog.New(&log)}
+	var log testlog.Log
+	f := &failures{logger: log.Logger()}
 	f.report("a", nil)
-	assert.Empty(t, log.lines, "no error, no line")
+	assert.Empty(t, log.Causes(), "no error, no line")
 	for range 3 {
 		f.report("a", errUnavailable)
 		f.report("a", errors.New("another error of the same cause"))
 		f.report("b", errUnavailable)
 	}
-	assert.Equal(t, map[string]int{"a": 1, "b": 1}, log.lines)
+	assert.Equal(t, map[string]int{"a": 1, "b": 1}, log.Causes())
 }
 
 func TestFailureIsLoggedOnceFromManyGoroutines(t *testing.T) {
-	var log lineCounter
-	f := &failures{logger: slog.New(&log)}
+	var log testlog.Log
+	f := &failures{logger: log.Logger()}
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() { f.report("a", errUnavailable) })
 	}
 	wg.Wait()
-	assert.Equal(t, map[string]int{"a": 1}, log.lines)
+	assert.Equal(t, map[string]int{"a": 1}, log.Causes())
 }
 
 func TestFailureLineHasLevelCauseAndError(t *testing.T) {
-	var text bytes.Buffer
-	f := &failures{logger: slog.New(slog.NewTextHandler(&text, nil))}
+	var log testlog.Log
+	f := &failures{logger: log.Logger()}
 	f.report("the cause", errUnavailable)
-	assert.Contains(t, text.String(), "level=WARN")
-	assert.Contains(t, text.String(), `cause="the cause"`)
-	assert.Contains(t, text.String(), `error="no such reading"`)
+	assert.Len(t, log.Of("WARN ", "cause=the cause", "error=no such reading"), 1)
 }
 
 func TestNilFailuresReportNothing(t *testing.T) {
@@ -55,14 +53,13 @@ func TestNilFailuresReportNothing(t *testing.T) {
 func throwFromHere() { panic("thrown by the test") }
 
 func TestSurvivedPanicIsReportedWithItsStack(t *testing.T) {
-	var text bytes.Buffer
-	f := &failures{logger: slog.New(slog.NewTextHandler(&text, nil))}
+	var log testlog.Log
+	f := &failures{logger: log.Logger()}
 	func() {
 		defer f.survive("a")
 		throwFromHere()
 	}()
-	assert.Contains(t, text.String(), "thrown by the test")
-	assert.Contains(t, text.String(), "throwFromHere", "the frame that panicked")
+	assert.Len(t, log.Of("thrown by the test", "throwFromHere"), 1, "with the frame that panicked")
 
 	var err error
 	func() {
@@ -74,21 +71,21 @@ func TestSurvivedPanicIsReportedWithItsStack(t *testing.T) {
 }
 
 func TestSurviveLeavesAloneWhatDidNotPanic(t *testing.T) {
-	var log lineCounter
-	f := &failures{logger: slog.New(&log)}
+	var log testlog.Log
+	f := &failures{logger: log.Logger()}
 	err := errUnavailable
 	func() {
 		defer f.survive("a")
 		defer catch(&err)
 	}()
-	assert.Empty(t, log.lines)
+	assert.Empty(t, log.Causes())
 	assert.Equal(t, errUnavailable, err)
 }
 
 func TestLogSurvivesItsHandler(t *testing.T) {
-	handler := &lineCounter{on: throwFromHere}
-	f := &failures{logger: slog.New(handler)}
+	handler := &testlog.Log{On: throwFromHere}
+	f := &failures{logger: handler.Logger()}
 	f.report("a", errUnavailable)
-	assert.Equal(t, map[string]int{"a": 1}, handler.lines)
+	assert.Equal(t, map[string]int{"a": 1}, handler.Causes())
 	log(new(slog.Logger), slog.LevelWarn, "a logger without a handler")
 }

@@ -151,7 +151,7 @@ func TestH32AMissingRuntimeMetricIsLeftOutAlone(t *testing.T) {
 				}
 			}
 			for _, name := range lost {
-				assert.Len(t, m.logged("cause="+name), 1)
+				assert.Len(t, m.log.Of("cause="+name), 1)
 			}
 		})
 	}
@@ -181,5 +181,5 @@ func TestH32MissingPausesAreLeftOutAlone(t *testing.T) {
 	assert.NotContains(t, names, GCPauseInstrument)
 	assert.Contains(t, names, EventLoopLagInstrument)
 	assert.Contains(t, names, GCCollectionsInstrument)
-	assert.Len(t, m.logged("cause="+GCPauseInstrument), 1)
+	assert.Len(t, m.log.Of("cause="+GCPauseInstrument), 1)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gym-observer/observer"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 // observed is a running observer with what a test sees of it.
@@ -25,7 +24,7 @@ type observed struct {
 	*observer.Observer
 	provider *sdkmetric.MeterProvider
 	reader   *sdkmetric.ManualReader
-	log      *journal
+	log      *testlog.Log
 }
 
 // start observes the process through a reader of its own until the test ends.
@@ -34,9 +33,9 @@ type observed struct {
 func start(t testing.TB, loop string, options ...observer.Option) *observed {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
-	o := &observed{provider: providerOf(reader), reader: reader, log: new(journal)}
+	o := &observed{provider: providerOf(reader), reader: reader, log: new(testlog.Log)}
 	o.Observer = observer.Start(context.Background(), loop, append([]observer.Option{
-		observer.WithMeterProvider(o.provider), observer.WithLogger(o.log.logger()), observer.WithSampleInterval(time.Hour),
+		observer.WithMeterProvider(o.provider), observer.WithLogger(o.log.Logger()), observer.WithSampleInterval(time.Hour),
 	}, options...)...)
 	t.Cleanup(o.Stop)
 	require.NoError(t, o.Err())
@@ -181,48 +180,6 @@ func histograms[N int64 | float64](data []metricdata.HistogramDataPoint[N]) (all
 // ofLoop is the attribute of one loop's points.
 func ofLoop(name string) attribute.KeyValue {
 	return attribute.String("nemo.gym.event_loop", name)
-}
-
-// journal keeps what is logged, one line a record: its level, message and
-// attributes.
-type journal struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (j *journal) logger() *slog.Logger { return slog.New(j) }
-
-func (*journal) Enabled(context.Context, slog.Level) bool { return true }
-
-func (j *journal) Handle(_ context.Context, record slog.Record) error {
-	line := record.Level.String() + " " + record.Message
-	record.Attrs(func(a slog.Attr) bool {
-		line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
-		return true
-	})
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lines = append(j.lines, line)
-	return nil
-}
-
-func (j *journal) WithAttrs([]slog.Attr) slog.Handler { return j }
-func (j *journal) WithGroup(string) slog.Handler      { return j }
-
-// of returns the lines that contain all of the words.
-func (j *journal) of(words ...string) (found []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-lines:
-	for _, line := range j.lines {
-		for _, word := range words {
-			if !strings.Contains(line, word) {
-				continue lines
-			}
-		}
-		found = append(found, line)
-	}
-	return found
 }
 
 // hooked is an SDK provider that lists the calls of its life in their order, and

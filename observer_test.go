@@ -30,6 +30,7 @@ import (
 
 	"github.com/gym-observer/observer"
 	"github.com/gym-observer/observer/internal/otlptest"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 const (
@@ -105,10 +106,10 @@ func TestStartSurvivesWhatItIsGiven(t *testing.T) {
 		{name: "Meter returns nil", option: observer.WithMeterProvider(brokenProvider{sdk, func() metric.Meter { return nil }}), text: "nil pointer"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var log journal
+			var log testlog.Log
 			var o *observer.Observer
 			within(t, startBound, "Start", func() {
-				o = observer.Start(nil, "test", nil, observer.WithLogger(log.logger()), observer.WithLogger(nil), test.option) //nolint:staticcheck // nil is the subject
+				o = observer.Start(nil, "test", nil, observer.WithLogger(log.Logger()), observer.WithLogger(nil), test.option) //nolint:staticcheck // nil is the subject
 			})
 			defer o.Stop()
 			require.NotNil(t, o)
@@ -118,10 +119,10 @@ func TestStartSurvivesWhatItIsGiven(t *testing.T) {
 			}
 			assert.ErrorContains(t, o.Err(), test.text)
 			assert.Equal(t, errors.Is(test.err, observer.ErrOff), errors.Is(o.Err(), observer.ErrOff), "%v", o.Err())
-			assert.Len(t, log.of("observer"), 1, "one line tells that it does not observe")
+			assert.Len(t, log.Of("observer"), 1, "one line tells that it does not observe")
 			assert.False(t, observes(), "nothing observes")
 
-			process, err := observer.Acquire(nil, nil, observer.WithLogger(log.logger()), test.option) //nolint:staticcheck // as above
+			process, err := observer.Acquire(nil, nil, observer.WithLogger(log.Logger()), test.option) //nolint:staticcheck // as above
 			assert.Nil(t, process)
 			assert.ErrorContains(t, err, test.text)
 			within(t, startBound, "Stop of what never observed", o.Stop)
@@ -134,15 +135,15 @@ func TestStartSurvivesWhatItIsGiven(t *testing.T) {
 		"RegisterCallback returns nothing":  func() (metric.Registration, error) { return nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log journal
-			o := observer.Start(nil, "test", observer.WithLogger(log.logger()), registering(register)) //nolint:staticcheck // as above
+			var log testlog.Log
+			o := observer.Start(nil, "test", observer.WithLogger(log.Logger()), registering(register)) //nolint:staticcheck // as above
 			defer o.Stop()
 			assert.NoError(t, o.Err(), "a part that fails is logged, and the rest observes")
 			assert.True(t, observes())
 			if strings.HasSuffix(name, "nothing") {
-				assert.Empty(t, log.of("observer"))
+				assert.Empty(t, log.Of("observer"))
 			} else {
-				assert.Len(t, log.of(errOfTest.Error()), 1)
+				assert.Len(t, log.Of(errOfTest.Error()), 1)
 			}
 			within(t, stopBound, "Stop", o.Stop)
 			assert.ErrorIs(t, o.Err(), observer.ErrStopped)
@@ -165,10 +166,10 @@ func TestStartSurvivesAProviderThatCannotBeCompared(t *testing.T) {
 		"by its value": uncomparable{slicedProvider{MeterProvider: providerOf(sdkmetric.NewManualReader())}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log journal
-			a := observer.Start(t.Context(), "a", observer.WithMeterProvider(provider), observer.WithLogger(log.logger()))
+			var log testlog.Log
+			a := observer.Start(t.Context(), "a", observer.WithMeterProvider(provider), observer.WithLogger(log.Logger()))
 			defer a.Stop()
-			b := observer.Start(t.Context(), "b", observer.WithMeterProvider(provider), observer.WithLogger(log.logger()))
+			b := observer.Start(t.Context(), "b", observer.WithMeterProvider(provider), observer.WithLogger(log.Logger()))
 			defer b.Stop()
 			assert.NoError(t, a.Err())
 			assert.NoError(t, b.Err())
@@ -263,17 +264,6 @@ func TestStopReturnsWhileTheProviderStillMakesInstruments(t *testing.T) {
 	assert.Empty(t, collect(t, reader))
 }
 
-// handlerFunc is a slog handler that is a function.
-type handlerFunc func(slog.Record)
-
-func (f handlerFunc) Enabled(context.Context, slog.Level) bool { return true }
-func (f handlerFunc) Handle(_ context.Context, r slog.Record) error {
-	f(r)
-	return nil
-}
-func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler { return f }
-func (f handlerFunc) WithGroup(string) slog.Handler      { return f }
-
 // startsThatLog calls Start in each way that logs, and says which.
 func startsThatLog(t *testing.T, logger *slog.Logger, bound time.Duration, each func(o *observer.Observer)) {
 	t.Helper()
@@ -306,11 +296,11 @@ func startsThatLog(t *testing.T, logger *slog.Logger, bound time.Duration, each 
 
 func TestLoggerThatPanics(t *testing.T) {
 	var lines atomic.Int64
-	logger := slog.New(handlerFunc(func(slog.Record) {
+	log := testlog.Log{On: func() {
 		lines.Add(1)
 		panic("thrown by the handler")
-	}))
-	startsThatLog(t, logger, startBound, func(o *observer.Observer) {})
+	}}
+	startsThatLog(t, log.Logger(), startBound, func(o *observer.Observer) {})
 	assert.EqualValues(t, 6, lines.Load(), "each has a line, and open two: its own, and that it panicked")
 	within(t, stopBound, "Start and Stop over the zero logger", observer.Start(t.Context(), "test", observer.WithLogger(new(slog.Logger))).Stop)
 }
@@ -322,7 +312,7 @@ func TestLoggerThatCallsThePackage(t *testing.T) {
 	var outer atomic.Pointer[observer.Observer]
 	reader := sdkmetric.NewManualReader()
 	provider := providerOf(reader)
-	logger := slog.New(handlerFunc(func(slog.Record) {
+	log := testlog.Log{On: func() {
 		if !inside.CompareAndSwap(false, true) {
 			return
 		}
@@ -332,8 +322,8 @@ func TestLoggerThatCallsThePackage(t *testing.T) {
 		_ = o.Err()
 		o.Stop()
 		outer.Load().Stop()
-	}))
-	startsThatLog(t, logger, 5*time.Second, func(o *observer.Observer) { outer.Store(o) })
+	}}
+	startsThatLog(t, log.Logger(), 5*time.Second, func(o *observer.Observer) { outer.Store(o) })
 }
 
 func TestEmptyLoopNameLeavesTheAttributeEmpty(t *testing.T) {
@@ -432,32 +422,32 @@ func TestTwoLoopsOfOneNameHaveOnePoint(t *testing.T) {
 
 func TestOptionsOfALaterHandleAreIgnored(t *testing.T) {
 	first := start(t, "first")
-	var log journal
+	var log testlog.Log
 	reader := sdkmetric.NewManualReader()
 	opens := 0
-	later := observer.Start(t.Context(), "later", observer.WithLogger(log.logger()),
+	later := observer.Start(t.Context(), "later", observer.WithLogger(log.Logger()),
 		observer.WithProvider(func(context.Context, string, observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
 			opens++
 			return providerOf(reader), nil, nil
 		}))
 	defer later.Stop()
 	require.NoError(t, later.Err())
-	assert.Len(t, log.of("INFO", "ignored", "provider", "logger"), 1)
+	assert.Len(t, log.Of("INFO", "ignored", "provider", "logger"), 1)
 	assert.Zero(t, opens)
 
-	another := observer.Start(t.Context(), "another", observer.WithLogger(log.logger()), observer.WithMeterProvider(providerOf(reader)))
+	another := observer.Start(t.Context(), "another", observer.WithLogger(log.Logger()), observer.WithMeterProvider(providerOf(reader)))
 	defer another.Stop()
 	require.NoError(t, another.Err())
-	assert.Len(t, log.of("INFO", "ignored", "provider", "logger"), 2)
+	assert.Len(t, log.Of("INFO", "ignored", "provider", "logger"), 2)
 	assert.Empty(t, collect(t, reader))
 
-	diagnosis := observer.Start(t.Context(), "diagnosis", observer.WithLogger(log.logger()), observer.WithWindow(time.Minute), observer.WithCapture(t.TempDir()))
+	diagnosis := observer.Start(t.Context(), "diagnosis", observer.WithLogger(log.Logger()), observer.WithWindow(time.Minute), observer.WithCapture(t.TempDir()))
 	defer diagnosis.Stop()
-	assert.Len(t, log.of("INFO", "ignored", "window", "capture", "logger"), 1)
+	assert.Len(t, log.Of("INFO", "ignored", "window", "capture", "logger"), 1)
 
 	same := observer.Start(t.Context(), "same", observer.WithLogger(first.Settings().Logger), observer.WithMeterProvider(first.provider), observer.WithWindow(10*time.Second))
 	defer same.Stop()
-	assert.Empty(t, first.log.of("ignored"), "what is the same is not ignored")
+	assert.Empty(t, first.log.Of("ignored"), "what is the same is not ignored")
 }
 
 // pauses returns how many pauses of the collector the runtime has counted.
@@ -624,14 +614,14 @@ func TestStopTakesEachStepWhateverBecameOfTheOneBefore(t *testing.T) {
 				onFlush:       func(context.Context) error { return fail() },
 				onUnregister:  fail,
 			}
-			var log journal
-			o := observer.Start(t.Context(), "test", observer.WithLogger(log.logger()), opened(provider, func(context.Context) error {
+			var log testlog.Log
+			o := observer.Start(t.Context(), "test", observer.WithLogger(log.Logger()), opened(provider, func(context.Context) error {
 				provider.called("shutdown")
 				return fail()
 			}))
 			within(t, startBound, "Stop", o.Stop)
 			assert.Equal(t, []string{"register", "flush", "unregister", "shutdown"}, provider.callsSoFar())
-			assert.Len(t, log.of(errOfTest.Error()), 3, "each failure is logged")
+			assert.Len(t, log.Of(errOfTest.Error()), 3, "each failure is logged")
 			assert.Empty(t, observables(collect(t, reader)), "a callback that stays registered observes nothing")
 		})
 	}

@@ -234,7 +234,7 @@ func TestAPanicOfASourceDoesNotReachTheVerdict(t *testing.T) {
 	i.sampler.windows.process = unreadable{}
 	i.sampler.publish(&diagnosis.Window{At: time.Now(), Length: time.Second})
 	assert.Equal(t, CauseNone, Diagnose().Verdict)
-	assert.Equal(t, 1, len(i.logged("no threads")))
+	assert.Equal(t, 1, len(i.log.Of("no threads")))
 }
 
 func TestHandlerWhileNothingObserves(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gym-observer/observer"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 // install makes a provider the global one until the test ends. The global
@@ -30,12 +31,12 @@ func install(t *testing.T, provider metric.MeterProvider) {
 func TestOffWithoutAProviderSaysHowToTurnItOn(t *testing.T) {
 	t.Setenv("NEMO_GYM_OTEL_ENABLED", "true") // which turns nothing on by itself
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-	var log journal
-	o := observer.Start(t.Context(), "test", observer.WithLogger(log.logger()))
+	var log testlog.Log
+	o := observer.Start(t.Context(), "test", observer.WithLogger(log.Logger()))
 	defer o.Stop()
 	assert.ErrorIs(t, o.Err(), observer.ErrOff)
-	assert.Len(t, log.of(""), 1)
-	assert.Len(t, log.of("INFO", "WithMeterProvider", "export.FromEnv", "NEMO_GYM_OTEL_ENABLED", "OTEL_EXPORTER_OTLP_ENDPOINT", "otel.SetMeterProvider"), 1)
+	assert.Len(t, log.Of(""), 1)
+	assert.Len(t, log.Of("INFO", "WithMeterProvider", "export.FromEnv", "NEMO_GYM_OTEL_ENABLED", "OTEL_EXPORTER_OTLP_ENDPOINT", "otel.SetMeterProvider"), 1)
 }
 
 func TestMeterProviderHoldsOverTheOtherOptions(t *testing.T) {
@@ -47,11 +48,11 @@ func TestMeterProviderHoldsOverTheOtherOptions(t *testing.T) {
 		return nil, nil, nil
 	})
 	for _, options := range [][]observer.Option{{given, other}, {other, given}} {
-		var log journal
-		o := observer.Start(t.Context(), "test", append(options, observer.WithLogger(log.logger()))...)
+		var log testlog.Log
+		o := observer.Start(t.Context(), "test", append(options, observer.WithLogger(log.Logger()))...)
 		assert.NoError(t, o.Err())
 		assert.NotEmpty(t, collect(t, reader))
-		assert.Len(t, log.of("INFO", "several providers"), 1)
+		assert.Len(t, log.Of("INFO", "several providers"), 1)
 		o.Stop()
 	}
 	assert.Zero(t, opens)
@@ -65,12 +66,12 @@ func TestLastProviderOptionHolds(t *testing.T) {
 			return providerOf(sdkmetric.NewManualReader()), nil, nil
 		})
 	}
-	var log journal
-	o := observer.Start(t.Context(), "test", opening("first"), opening("last"), observer.WithLogger(log.logger()))
+	var log testlog.Log
+	o := observer.Start(t.Context(), "test", opening("first"), opening("last"), observer.WithLogger(log.Logger()))
 	defer o.Stop()
 	assert.NoError(t, o.Err())
 	assert.Equal(t, []string{"last"}, opened)
-	assert.Len(t, log.of("INFO", "several providers"), 1)
+	assert.Len(t, log.Of("INFO", "several providers"), 1)
 
 	first, last := sdkmetric.NewManualReader(), sdkmetric.NewManualReader()
 	o.Stop()
@@ -94,12 +95,12 @@ func TestOpenIsGivenTheContextTheLoopAndTheSettings(t *testing.T) {
 		s.Logger.WithGroup("group").With("a", 1).Warn("from open")
 		return providerOf(sdkmetric.NewManualReader()), nil, nil
 	})
-	var log journal
-	o := observer.Start(ctx, "server", option, observer.WithTaskCount(true), observer.WithLogger(log.logger()))
+	var log testlog.Log
+	o := observer.Start(ctx, "server", option, observer.WithTaskCount(true), observer.WithLogger(log.Logger()))
 	require.NoError(t, o.Err())
-	assert.Len(t, log.of("WARN", "from open"), 1)
+	assert.Len(t, log.Of("WARN", "from open"), 1)
 	o.Stop()
-	process, err := observer.Acquire(ctx, option, observer.WithTaskCount(true), observer.WithLogger(log.logger()))
+	process, err := observer.Acquire(ctx, option, observer.WithTaskCount(true), observer.WithLogger(log.Logger()))
 	require.NoError(t, err)
 	process.Release()
 	assert.Equal(t, 2, opens, "each first handle opens one")
@@ -107,16 +108,16 @@ func TestOpenIsGivenTheContextTheLoopAndTheSettings(t *testing.T) {
 
 // What logs for as long as the provider lives goes straight through.
 func TestLoggerOfOpenOutlivesStart(t *testing.T) {
-	var log journal
+	var log testlog.Log
 	var kept observer.Settings
-	o := observer.Start(t.Context(), "test", observer.WithLogger(log.logger()),
+	o := observer.Start(t.Context(), "test", observer.WithLogger(log.Logger()),
 		observer.WithProvider(func(_ context.Context, _ string, s observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
 			kept = s
 			return providerOf(sdkmetric.NewManualReader()), nil, nil
 		}))
 	defer o.Stop()
 	kept.Logger.Warn("an outage")
-	assert.Len(t, log.of("WARN", "an outage"), 1)
+	assert.Len(t, log.Of("WARN", "an outage"), 1)
 }
 
 // A nil provider with a nil error means that the environment leaves it off, and

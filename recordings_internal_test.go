@@ -100,7 +100,7 @@ func TestAProviderThatHangsHoldsUpNeitherSamplersNorRollouts(t *testing.T) {
 			m.loop.sample(time.Now())
 		}
 		assert.Zero(t, time.Since(began), "nobody has waited")
-		assert.Len(t, m.logged("cause=\"recording samples\""), 1, "it is said once that samples are lost")
+		assert.Len(t, m.log.Of("cause=recording samples"), 1, "it is said once that samples are lost")
 
 		close(free)
 		require.True(t, m.sampler.recorder.Load().passOn(time.Minute))
@@ -179,7 +179,7 @@ func TestRecordingsGoOnAfterAProviderThatPanics(t *testing.T) {
 	}
 	require.True(t, m.sampler.recorder.Load().passOn(10*time.Second))
 	assert.Equal(t, 6, heard)
-	assert.Len(t, m.logged("thrown by the provider"), 1)
+	assert.Len(t, m.log.Of("thrown by the provider"), 1)
 }
 
 func TestWhatIsNegativeIsNotRecorded(t *testing.T) {

@@ -1,14 +1,11 @@
 package observer
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +20,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 // manual is a running observer seen from inside. Its one loop has no goroutine:
@@ -32,9 +30,7 @@ type manual struct {
 	loop   *loop
 	holder *Process
 	reader *sdkmetric.ManualReader
-
-	mu  sync.Mutex
-	log bytes.Buffer
+	log    testlog.Log
 }
 
 // manually observes the process until the test ends.
@@ -43,7 +39,7 @@ func manually(t testing.TB, options ...Option) *manual {
 	i := &manual{reader: sdkmetric.NewManualReader()}
 	holder, err := Acquire(context.Background(), append([]Option{
 		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.reader))),
-		WithLogger(slog.New(slog.NewTextHandler(i, nil))),
+		WithLogger(i.log.Logger()),
 	}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(holder.Release)
@@ -55,25 +51,6 @@ func manually(t testing.TB, options ...Option) *manual {
 	changing.Unlock()
 	i.sampler.begin(i.loop.now())
 	return i
-}
-
-// Write takes what is logged.
-func (m *manual) Write(line []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.log.Write(line)
-}
-
-// logged returns the log lines that contain text.
-func (m *manual) logged(text string) (lines []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for line := range strings.Lines(m.log.String()) {
-		if strings.Contains(line, text) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
 }
 
 func (m *manual) recordPause(seconds float64) {
@@ -244,7 +221,7 @@ func TestH32AMissingQueueMetricIsLeftOutAlone(t *testing.T) {
 	names := i.names(t)
 	assert.NotContains(t, names, EventLoopRunQueueInstrument)
 	assert.EqualValues(t, 3, i.histogram(t, EventLoopLagInstrument).Count)
-	assert.Len(t, i.logged("cause="+EventLoopRunQueueInstrument), 1)
+	assert.Len(t, i.log.Of("cause="+EventLoopRunQueueInstrument), 1)
 }
 
 func TestYieldsIfSomebodyMayWait(t *testing.T) {

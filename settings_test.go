@@ -13,6 +13,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/gym-observer/observer"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 const (
@@ -21,11 +22,11 @@ const (
 )
 
 // settingsOf returns the settings in effect and what was logged.
-func settingsOf(t *testing.T, options ...observer.Option) (observer.Settings, *journal) {
+func settingsOf(t *testing.T, options ...observer.Option) (observer.Settings, *testlog.Log) {
 	t.Helper()
-	log := new(journal)
+	log := new(testlog.Log)
 	o := observer.Start(t.Context(), "test", append([]observer.Option{
-		observer.WithMeterProvider(providerOf(sdkmetric.NewManualReader())), observer.WithLogger(log.logger()),
+		observer.WithMeterProvider(providerOf(sdkmetric.NewManualReader())), observer.WithLogger(log.Logger()),
 	}, options...)...)
 	defer o.Stop()
 	require.NoError(t, o.Err())
@@ -73,10 +74,10 @@ func TestH40IntervalSettings(t *testing.T) {
 			settings, log := settingsOf(t)
 			assert.Equal(t, test.want, settings.SampleInterval)
 			if test.warned {
-				assert.Len(t, log.of("WARN"), 1)
-				assert.Len(t, log.of("WARN", intervalVariable, `"`+test.value+`"`), 1, "it names the variable and the value")
+				assert.Len(t, log.Of("WARN"), 1)
+				assert.Len(t, log.Of("WARN", intervalVariable, `"`+test.value+`"`), 1, "it names the variable and the value")
 			} else {
-				assert.Empty(t, log.of("WARN"))
+				assert.Empty(t, log.Of("WARN"))
 			}
 		})
 	}
@@ -116,9 +117,9 @@ func TestIntervalInCode(t *testing.T) {
 			settings, log := settingsOf(t, observer.WithSampleInterval(test.given))
 			assert.Equal(t, test.want, settings.SampleInterval)
 			if test.warned {
-				assert.Len(t, log.of("WARN", test.given.String()), 1)
+				assert.Len(t, log.Of("WARN", test.given.String()), 1)
 			} else {
-				assert.Empty(t, log.of("WARN"))
+				assert.Empty(t, log.Of("WARN"))
 			}
 		})
 	}
@@ -146,9 +147,9 @@ func TestTaskCount(t *testing.T) {
 			settings, log := settingsOf(t, test.code...)
 			assert.Equal(t, test.want, settings.TaskCount)
 			if test.warned {
-				assert.Len(t, log.of("WARN", taskCountVariable, test.gym), 1)
+				assert.Len(t, log.Of("WARN", taskCountVariable, test.gym), 1)
 			} else {
-				assert.Empty(t, log.of("WARN"))
+				assert.Empty(t, log.Of("WARN"))
 			}
 		})
 	}
@@ -160,7 +161,7 @@ func TestH41ExportIntervalDoesNotConcernTheSampler(t *testing.T) {
 		t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", value)
 		settings, log := settingsOf(t)
 		assert.Equal(t, 100*time.Millisecond, settings.SampleInterval)
-		assert.Empty(t, log.of("WARN"))
+		assert.Empty(t, log.Of("WARN"))
 	}
 }
 
@@ -262,8 +263,8 @@ func TestUnusableSwitchIsOneWarningAndTurnsNothingOff(t *testing.T) {
 		t.Run(variable, func(t *testing.T) {
 			t.Setenv(variable, "perhaps")
 			_, log := settingsOf(t)
-			assert.Len(t, log.of("WARN"), 1)
-			assert.Len(t, log.of("WARN", variable, `"perhaps"`), 1)
+			assert.Len(t, log.Of("WARN"), 1)
+			assert.Len(t, log.Of("WARN", variable, `"perhaps"`), 1)
 		})
 	}
 }

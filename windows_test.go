@@ -2,13 +2,10 @@ package observer
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +19,7 @@ import (
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 var errOfSource = errors.New("refused by the source")
@@ -94,7 +92,7 @@ type stubbed struct {
 	windows
 	machine *stubMachine
 	process *stubProcess
-	lines   *lines
+	log     *testlog.Log
 	now     time.Time
 }
 
@@ -102,11 +100,11 @@ func newStubbed(t *testing.T) *stubbed {
 	s := &stubbed{
 		machine: &stubMachine{cpus: math.Inf(1), limit: 1000, threads: kernel.ThreadTimes{Whole: true}},
 		process: new(stubProcess),
-		lines:   new(lines),
+		log:     new(testlog.Log),
 		now:     windowBegan,
 	}
 	s.windows.every, s.windows.machine, s.windows.process = windowLength, s.machine, s.process
-	s.windows.failed = (&failures{logger: slog.New(s.lines)}).report
+	s.windows.failed = (&failures{logger: s.log.Logger()}).report
 	previous := totals.driver.windowOpened.Load()
 	t.Cleanup(func() { totals.driver.windowOpened.Store(previous) })
 	s.windows.begin(s.now)
@@ -118,39 +116,6 @@ func (s *stubbed) sample(after time.Duration) *diagnosis.Window {
 	s.now = s.now.Add(after)
 	sample := sampleOf(s.now, 0, reading.Queues{Runnable: number.Known(0), NotInGo: number.Known(0)})
 	return s.windows.add(&sample, func(*diagnosis.Reading) {})
-}
-
-// lines keeps the log.
-type lines struct {
-	mu   sync.Mutex
-	text []string
-}
-
-func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
-func (l *lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *lines) WithGroup(string) slog.Handler            { return l }
-func (l *lines) Handle(_ context.Context, record slog.Record) error {
-	text := record.Level.String() + " " + record.Message
-	record.Attrs(func(a slog.Attr) bool {
-		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
-		return true
-	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, text)
-	return nil
-}
-
-// with returns the lines that contain a word.
-func (l *lines) with(word string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.text {
-		if strings.Contains(line, word) {
-			found = append(found, line)
-		}
-	}
-	return found
 }
 
 func TestWindowsFollowEachOther(t *testing.T) {
@@ -193,9 +158,9 @@ func TestFailingSourceIsLoggedOnceAndItsCauseIsUnmeasured(t *testing.T) {
 		assert.Positive(t, w.CPUs)
 	}
 	for _, cause := range []string{"own CPU time", "cpu_contended", "cpu_throttled", "CPU limit", "steal", "memory", "descriptors", "descriptor limit"} {
-		assert.Len(t, s.lines.with("cause="+cause+" error=refused by the source"), 1, cause)
+		assert.Len(t, s.log.Of("cause="+cause+" error=refused by the source"), 1, cause)
 	}
-	assert.Len(t, s.lines.with(""), 8)
+	assert.Len(t, s.log.Of(), 8)
 
 	s.machine.failed, s.process.failed = nil, nil
 	s.machine.threads.Delay, s.process.user = time.Hour, 1e6 // in a window of which one end is not known
@@ -230,7 +195,7 @@ func TestUnsupportedSourceIsNotLoggedAndHasNoTotal(t *testing.T) {
 	s.machine.failed, s.process.failed = fmt.Errorf("here: %w", errors.ErrUnsupported), errors.ErrUnsupported
 	w := s.sample(windowLength)
 	assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUContended, diagnosis.CPUThrottled, diagnosis.Descriptors, diagnosis.Memory}, w.Unmeasured())
-	assert.Empty(t, s.lines.with(""))
+	assert.Empty(t, s.log.Of())
 	for _, total := range []*count.Ratchet{&totals.runDelay, &totals.throttled} {
 		_, any := total.Last()
 		assert.False(t, any, "a zero would be invented")
@@ -328,7 +293,7 @@ func TestKernelTotalsAreExportedAsTheyWereRead(t *testing.T) {
 
 // sampling is a sampler of which nothing runs by itself.
 func sampling(t testing.TB, every time.Duration) *sampler {
-	s := &sampler{failures: &failures{logger: slog.New(new(lines))}, history: page.NewRecorder(lagEdges)}
+	s := &sampler{failures: &failures{logger: new(testlog.Log).Logger()}, history: page.NewRecorder(lagEdges)}
 	s.windows = windows{every: every, process: reading.NewProcess(), machine: totals.machine, failed: s.failures.report}
 	s.begin(time.Now())
 	t.Cleanup(func() { seeWork(false) })
