@@ -19,10 +19,9 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/gym-observer/observer/internal/catalogue"
 	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/testlog"
-
-	"github.com/gym-observer/observer/internal/catalogue"
 )
 
 // settableSource is a process whose readings a test sets, between collections.

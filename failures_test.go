@@ -6,8 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gym-observer/observer/internal/testlog"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 func TestFailureIsLoggedOncePerCause(t *testing.T) {

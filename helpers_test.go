@@ -3,12 +3,14 @@ package observer_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -263,5 +265,44 @@ func (r hookedRegistration) Unregister() error {
 func opened(provider metric.MeterProvider, shutdown func(context.Context) error) observer.Option {
 	return observer.WithProvider(func(context.Context, string, observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
 		return provider, shutdown, nil
+	})
+}
+
+// within runs call, which must be done after bound by the real clock.
+func within(t testing.TB, bound time.Duration, what string, call func()) (took time.Duration) {
+	t.Helper()
+	began := time.Now()
+	call()
+	took = time.Since(began)
+	assert.Less(t, took, bound, "%s took too long", what)
+	return took
+}
+
+// observes tells whether anything observes this process.
+func observes() bool { return observer.Requests() != nil }
+
+var errOfTest = errors.New("refused by the test")
+
+// Providers that go wrong where the observer calls them.
+type (
+	brokenProvider struct {
+		metric.MeterProvider
+		meter func() metric.Meter
+	}
+	brokenMeter struct {
+		metric.Meter
+		register func() (metric.Registration, error)
+	}
+)
+
+func (p brokenProvider) Meter(string, ...metric.MeterOption) metric.Meter { return p.meter() }
+
+func (m brokenMeter) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
+	return m.register()
+}
+
+func open(provider metric.MeterProvider, shutdown func(context.Context) error, err error) observer.Option {
+	return observer.WithProvider(func(context.Context, string, observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
+		return provider, shutdown, err
 	})
 }

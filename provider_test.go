@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -216,4 +217,36 @@ func init() {
 
 func TestGlobalProviderThatNobodyHasSetIsOff(t *testing.T) {
 	require.NoError(t, observer.Child(t, "unset global provider").Run())
+}
+
+// Application code may end the goroutine that it is called on, as FailNow of a
+// test does. That must not take a lock, a step or a goroutine with it.
+func TestProviderThatCallsGoexit(t *testing.T) {
+	t.Run("while it is opened", func(t *testing.T) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			observer.Start(context.Background(), "test", observer.WithProvider(func(context.Context, string, observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
+				runtime.Goexit()
+				return nil, nil, nil
+			}))
+		}()
+		<-done
+		start(t, "next")
+	})
+	t.Run("in its flush", func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		provider := &hooked{MeterProvider: providerOf(reader), onFlush: func(context.Context) error { runtime.Goexit(); return nil }}
+		o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider))
+		require.NoError(t, o.Err())
+		within(t, stopBound, "Stop", o.Stop)
+		assert.Contains(t, provider.callsSoFar(), "unregister")
+		assert.Empty(t, observables(collect(t, reader)))
+	})
+	t.Run("while it makes instruments", func(t *testing.T) {
+		provider := &hooked{MeterProvider: providerOf(sdkmetric.NewManualReader()), onMeter: func() { runtime.Goexit() }}
+		o := observer.Start(t.Context(), "test", observer.WithMeterProvider(provider))
+		assert.ErrorContains(t, o.Err(), "Goexit")
+		within(t, stopBound, "Stop", o.Stop)
+	})
 }
