@@ -105,7 +105,7 @@ func TestWithPeerNamesAndHides(t *testing.T) {
 		for _, name := range []string{"hidden", "panics", "of them for"} {
 			assert.NotContains(t, d.Summary, name, "the first has no name")
 		}
-		assert.Empty(t, w.log.of("panic"))
+		assert.Empty(t, w.log.Of("panic"))
 		w.end(t)
 	})
 }
@@ -172,7 +172,7 @@ func TestHostsAreInNoMetric(t *testing.T) {
 		w.send(t, 12, "http://secrethost:8000/")
 		w.send(t, 12, "http://model/", observer.WithPeer(func(*http.Request) string { return "secrethost" }))
 		require.Contains(t, hosts(w.diagnosed(3)), "secrethost:8000")
-		assert.NotEmpty(t, w.log.of("verdict changed"))
+		assert.NotEmpty(t, w.log.Of("verdict changed"))
 		var all metricdata.ResourceMetrics
 		require.NoError(t, w.reader.Collect(t.Context(), &all))
 		text, err := json.Marshal(all)

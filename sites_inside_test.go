@@ -1,8 +1,6 @@
 package observer
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -93,13 +91,7 @@ func theCause(cause Cause) diagnosis.Cause {
 func TheMarks() sites.Marks { return sites.MarksOf(scopeName) }
 
 // LogOf are the lines that were logged and contain all words.
-func (e *Examined) LogOf(words ...string) (lines []string) {
-	lines = e.logged("")
-	for _, word := range words {
-		lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, word) })
-	}
-	return lines
-}
+func (e *Examined) LogOf(words ...string) []string { return e.log.Of(words...) }
 
 // Release stops observing, which the end of the test does, too.
 func (e *Examined) Release() { e.holder.Release() }
