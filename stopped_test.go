@@ -11,6 +11,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/gym-observer/observer"
+	"github.com/gym-observer/observer/internal/testlog"
 )
 
 // Tests that look for goroutines that are left behind, as those of
@@ -27,7 +28,7 @@ func TestH86StopHasStopped(t *testing.T) {
 			for range 200 {
 				provider := providerOf(sdkmetric.NewManualReader())
 				before := runtime.NumGoroutine()
-				o := observer.Start(context.Background(), "server", append(options(), observer.WithMeterProvider(provider), observer.WithLogger(new(journal).logger()))...)
+				o := observer.Start(context.Background(), "server", append(options(), observer.WithMeterProvider(provider), observer.WithLogger(new(testlog.Log).Logger()))...)
 				require.NoError(t, o.Err())
 				began := time.Now()
 				o.Stop()
