@@ -2,6 +2,7 @@ package observer
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/gym-observer/observer/internal/monotonic"
@@ -96,11 +97,22 @@ func await(done <-chan struct{}, deadline time.Time) bool {
 
 // letReturn gives goroutines that have told of their end, by closing a channel, the
 // time to return: nothing in Go tells when they have. Without it, one Stop in 400
-// leaves one to those who count goroutines. To yield is not enough where the other
-// thread does not run. In a bubble of testing/synctest nobody can count too early,
-// and a Stop takes no time.
+// leaves one to those who count goroutines. It waits until none has returned for as
+// long as a busy kernel keeps a thread from running, and not for long where others
+// come and go. To yield is not enough where the other thread does not run. In a
+// bubble of testing/synctest nobody can count too early, and a Stop takes no time.
 func letReturn() {
-	if !monotonic.InBubble() {
+	if monotonic.InBubble() {
+		return
+	}
+	const quiet, most = 4, 20 // milliseconds
+	count, still := runtime.NumGoroutine(), 0
+	for waited := 0; still < quiet && waited < most; waited++ {
 		time.Sleep(time.Millisecond)
+		now := runtime.NumGoroutine()
+		if still++; now < count {
+			still = 0
+		}
+		count = now
 	}
 }
