@@ -258,7 +258,7 @@ func TestHandlerShowsTheDiagnosis(t *testing.T) {
 	end := Requests().Begin()
 	defer end()
 	for range 2 {
-		i.sampler.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 9}))
+		i.sampler.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 9, diagnosis.OutputWrite: 9}))
 	}
 	i.sampler.capture.writing.Wait()
 	document := shown(t)
@@ -269,7 +269,8 @@ func TestHandlerShowsTheDiagnosis(t *testing.T) {
 	for name, value := range diagnosed {
 		assert.Equal(t, value, document[name], name)
 	}
-	assert.Equal(t, "lock", document["verdict"])
+	assert.Equal(t, "output_write", document["verdict"])
+	assert.Equal(t, []any{"lock"}, document["also"])
 	history := document["history"].(map[string]any)
 	assert.Equal(t, 2, len(history["windows"].([]any)))
 	assert.Equal(t, 9.0, history["windows"].([]any)[0].(map[string]any)["load"].(map[string]any)["lock"])
