@@ -79,7 +79,9 @@ func (m measurement) limits() finding {
 			return finding{driverRole, share + ": " + m.driver.summary}
 		}
 	case driversClient:
-		if m.driver.verdict == observer.CauseDownstream {
+		// What waits for a connection of its own is not the agent's doing, so that this
+		// driver may only see that its limit is full.
+		if m.driver.verdict == observer.CauseDownstream || m.driver.verdict == observer.CauseAdmission {
 			return finding{clientStage, fmt.Sprintf("%s: the driver waits for %.1f answers, and only %.1f of these requests have reached the agent. Allow more connections.",
 				share, m.driver.outbound, m.agent.inFlight)}
 		}
