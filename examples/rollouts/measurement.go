@@ -86,7 +86,7 @@ func (m measurement) limits() finding {
 				share, m.driver.outbound, m.agent.inFlight)}
 		}
 	case agentsClient:
-		if m.agent.verdict == observer.CauseDownstream {
+		if m.agent.verdict == observer.CauseDownstream || m.agent.verdict == observer.CauseWait {
 			return finding{clientStage, fmt.Sprintf("%s: the agent waits for %.1f answers, and only %.1f of these requests have reached the model and the resources server. Allow more connections.",
 				share, m.agent.outbound, m.model.inFlight+m.resources.inFlight)}
 		}
