@@ -40,6 +40,7 @@ func (s *sampler) begin(now time.Time) {
 	defer s.failures.survive("diagnosis")
 	s.diagnosed.Store(nil)
 	s.judge = diagnosis.Judge{}
+	s.examiner.begun()
 	s.windows.begin(now)
 	first := sampleOf(now, 0, reading.Queues{})
 	first.Admissions, first.Waited = s.admitted()

@@ -63,6 +63,13 @@ type foundSites struct {
 	why   string // there are none
 }
 
+// begun opens a window that none comes before: what was planned for another, of a
+// loop that has ended, is not to be taken in it.
+func (e *examiner) begun() {
+	e.survey, e.refused, e.moments = sites.Survey{}, nil, nil
+	e.pooled, e.asked, e.found = 0, false, nil
+}
+
 // look takes a snapshot, if it is time for one.
 func (e *examiner) look(now time.Time) {
 	if len(e.moments) == 0 || now.Before(e.moments[0]) {

@@ -95,3 +95,6 @@ func (e *Examined) LogOf(words ...string) []string { return e.log.Of(words...) }
 
 // Release stops observing, which the end of the test does, too.
 func (e *Examined) Release() { e.holder.Release() }
+
+// Begin begins anew, as the loop of another Start does.
+func (e *Examined) Begin() { e.sampler.begin(e.at) }

@@ -390,3 +390,22 @@ func TestVerdictGoesOnWhileRequestsComeAndGo(t *testing.T) {
 	assert.Equal(t, observer.CauseWait, d.Verdict, d.Summary)
 	assert.Positive(t, served.Load())
 }
+
+// What was planned while requests waited must not be looked at by a loop that begins
+// when they have gone.
+func TestFirstWindowHasNoSnapshotOfAnother(t *testing.T) {
+	e := observer.Examine(t)
+	t.Run("requests wait", func(t *testing.T) {
+		result := make(chan int)
+		waiting(t, e, waiters, func(http.ResponseWriter, *http.Request) { <-result }, func() { close(result) })
+		e.Windows(3)
+	})
+	before := e.Snapshots()
+	require.Positive(t, before)
+	e.Begin()
+	d := e.Windows(2)
+	assert.Equal(t, observer.CauseNone, d.Verdict, d.Summary)
+	assert.Equal(t, before, e.Snapshots())
+	found, _ := e.Named(observer.CauseWait)
+	assert.Empty(t, found)
+}
