@@ -264,6 +264,10 @@ func TestOwnPoolIsNoOtherServersDoing(t *testing.T) {
 	require.NotEmpty(t, d.Sites)
 	assert.Equal(t, line, d.Sites[0].Location)
 	assert.NotContains(t, d.Also, observer.CauseDownstream)
+	for _, site := range d.Sites {
+		// The clients of this test wait in an http.Transport, too, but in another one.
+		assert.Equal(t, line, site.Location, "%+v", site)
+	}
 }
 
 func TestOutboundRequestsHaveTheirLine(t *testing.T) {

@@ -1,6 +1,9 @@
 package sites
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // queue is a function in which others wait: the line where most do, and how
 // those there wait.
@@ -60,10 +63,16 @@ func (s *snapshot) hold(subject Subject) {
 		return
 	}
 	queues := queuesOf(s.waiters[subject])
+	ownPool := slices.ContainsFunc(s.waiters[subject], func(w waiter) bool { return w.g.wait == forPool && w.g.outbound >= 0 })
 	for i := range s.all {
 		g := &s.all[i]
 		at := furtherOn(g, queues)
 		if at < 0 {
+			continue
+		}
+		// Who waits for a connection of an observed http.Transport waits for nobody
+		// who calls through another one.
+		if ownPool && g.outbound < 0 && packageOf(g.Frames[at].Function) == "net/http" {
 			continue
 		}
 		in := at
