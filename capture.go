@@ -3,23 +3,12 @@ package observer
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/monotonic"
-)
-
-const (
-	defaultCaptureLag      = time.Second
-	defaultCaptureCooldown = 10 * time.Minute
-	defaultCaptureBudget   = 256 << 20
-
-	// Up to here a trace costs at most 2 % of a core where goroutines are idle: see
-	// WithCaptureGoroutines.
-	defaultCaptureGoroutines = 20_000
 )
 
 // captureSettings are what WithCapture was given.
@@ -30,107 +19,6 @@ type captureSettings struct {
 	budget    int64
 
 	goroutines int // above which no trace is kept
-}
-
-// CaptureOption changes what [WithCapture] does. A nil one counts as not given.
-type CaptureOption func(*captureSettings)
-
-// WithCapture writes evidence into directory when the verdict becomes a cause
-// other than downstream, or when a sample's lag passes a threshold: a folder
-// with the execution trace of the last seconds (trace.out, for go tool trace),
-// the goroutines grouped by stack (goroutines.txt) and the diagnosis
-// (diagnosis.json). Folders are named by time and cause, and are complete or
-// absent. Only the user of the process may read them, whatever the umask: a trace
-// holds the names of the application's functions and files, and the texts that it
-// gives to package runtime/trace; goroutines are listed without their pprof labels.
-// A directory that is not absolute is below the working directory of [Start].
-//
-// It keeps a [runtime/trace.FlightRecorder] running, which costs a server that
-// does nothing else about a tenth of its throughput, and far less one that
-// works. An application that records already is left alone: the folders then
-// have no trace. Go runs one recorder at a time, so that an application that
-// wants its own has to start that first. With many goroutines a trace costs too
-// much, and none is kept: see [WithCaptureGoroutines].
-//
-// Nothing is captured twice within the cooldown, the oldest folders are removed
-// past the budget, and a disk that fails is logged once. Whatever in the directory
-// does not have exactly the name of a folder of ours is left alone: one that is
-// renamed stays.
-//
-// It is off by default. An empty directory counts as not given; the first
-// handle's holds for the process.
-func WithCapture(directory string, opts ...CaptureOption) Option {
-	return func(c *config) {
-		if directory == "" {
-			return
-		}
-		c.startCapture = startCapture
-		c.profiles = newProfiles
-		// Here, which is in Start: a program that changes its working directory later
-		// would leave its captures in two places. Where it has none, each capture says so.
-		if absolute, err := filepath.Abs(directory); err == nil {
-			directory = absolute
-		}
-		c.capture = &captureSettings{
-			directory:  directory,
-			lag:        defaultCaptureLag,
-			cooldown:   defaultCaptureCooldown,
-			budget:     defaultCaptureBudget,
-			goroutines: defaultCaptureGoroutines,
-		}
-		for _, option := range opts {
-			if option != nil {
-				option(c.capture)
-			}
-		}
-	}
-}
-
-// WithCaptureLag sets the lag of one sample past which evidence is captured, 1 s
-// by default. One that is not positive counts as not given.
-func WithCaptureLag(d time.Duration) CaptureOption {
-	return func(s *captureSettings) {
-		if d > 0 {
-			s.lag = d
-		}
-	}
-}
-
-// WithCaptureCooldown sets the least time between two captures, 10 minutes by
-// default. A negative one counts as not given.
-func WithCaptureCooldown(d time.Duration) CaptureOption {
-	return func(s *captureSettings) {
-		if d >= 0 {
-			s.cooldown = d
-		}
-	}
-}
-
-// WithCaptureBudget sets how many bytes of captures are kept, 256 MiB by
-// default: the oldest folder goes first, the newest stays in any case. One that
-// is not positive counts as not given.
-func WithCaptureBudget(bytes int64) CaptureOption {
-	return func(s *captureSettings) {
-		if bytes > 0 {
-			s.budget = bytes
-		}
-	}
-}
-
-// WithCaptureGoroutines sets the number of goroutines above which no trace is
-// kept, 20,000 by default: it starts again when half of them are gone. One that is
-// not positive counts as not given.
-//
-// Each second of a trace begins with the state of every goroutine, also of those
-// that do nothing. Idle goroutines, on two cores: 20,000 cost 1.6 % of a core and
-// 24 MiB, 50,000 cost 4 % and 64 MiB, 200,000 cost 15 % and 240 MiB, and nothing
-// above the bound.
-func WithCaptureGoroutines(most int) CaptureOption {
-	return func(s *captureSettings) {
-		if most > 0 {
-			s.goroutines = most
-		}
-	}
 }
 
 // capture writes evidence. A nil one captures nothing.

@@ -10,81 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/catalogue"
-	"github.com/gym-observer/observer/internal/monotonic"
-	"github.com/gym-observer/observer/internal/ring"
 )
 
 // What is made from the catalogue: the table in the README and the dashboards.
 //go:generate go test -run TestReadmeTable -update .
 //go:generate go -C internal/dashboards run .
-
-// The names of the instruments, as NeMo Gym's Python processes export them.
-const (
-	EventLoopLagInstrument      = "gym.event_loop.lag_ms"
-	EventLoopTasksInstrument    = "gym.event_loop.tasks"
-	EventLoopRunQueueInstrument = "gym.event_loop.run_queue"
-
-	GCPauseInstrument         = "gym.gc.pause_duration_ms"
-	GCCollectionsInstrument   = "gym.gc.collections_total"
-	GCCollectedInstrument     = "gym.gc.collected_total"
-	GCUncollectableInstrument = "gym.gc.uncollectable_total"
-	GCCountInstrument         = "gym.gc.count"
-
-	ProcessCPUTimeInstrument     = "process.cpu.time"
-	ProcessMemoryUsageInstrument = "process.memory.usage"
-	ProcessThreadCountInstrument = "process.thread.count"
-	ProcessOpenFDsInstrument     = "process.open_file_descriptor.count"
-	ProcessUnixFDsInstrument     = "process.unix.file_descriptor.count"
-
-	RequestsInFlightInstrument            = "gym.server.requests.in_flight"
-	RequestsUnhandledExceptionsInstrument = "gym.server.requests.unhandled_exceptions_total"
-	ResponsesInstrument                   = "gym.server.responses_total"
-	RequestsCancelledInstrument           = "gym.server.requests.cancelled_total"
-	OutboundInFlightInstrument            = "gym.http.client.requests.in_flight"
-	OutboundOldestAgeInstrument           = "gym.http.client.requests.oldest_age"
-
-	DriverOfferedInstrument       = "gym.driver.rollouts.offered_total"
-	DriverResidentInstrument      = "gym.driver.rollouts.resident"
-	DriverActiveInstrument        = "gym.driver.rollouts.active"
-	DriverAdmissionInstrument     = "gym.driver.admission_duration_ms"
-	DriverAbandonedInstrument     = "gym.driver.admission_abandoned_total"
-	DriverWriteDurationInstrument = "gym.driver.output_write_duration_ms"
-	DriverWriteBytesInstrument    = "gym.driver.output_write_bytes"
-	DriverMaterializeInstrument   = "gym.driver.materialize_duration_ms"
-
-	RolloutInputItemsInstrument  = "gym.driver.rollout.input_items"
-	RolloutOutputItemsInstrument = "gym.driver.rollout.output_items"
-	RolloutTurnsInstrument       = "gym.driver.rollout.turns"
-	RolloutToolCallsInstrument   = "gym.driver.rollout.tool_calls"
-)
-
-// The names of the diagnosis's instruments.
-const (
-	LoadInstrument              = "gym.load"
-	SlowTimeInstrument          = "gym.slow_time"
-	RequestsOldestAgeInstrument = "gym.server.requests.oldest_age"
-	RolloutsOldestAgeInstrument = "gym.driver.rollouts.oldest_age"
-	CPUThrottledTimeInstrument  = "process.cpu.throttled_time"
-	CPURunDelayInstrument       = "process.cpu.run_delay"
-)
-
-// The keys of the attributes.
-const (
-	EventLoopAttribute      = "nemo.gym.event_loop"       // the loop name given to Start
-	GCGenerationAttribute   = "nemo.gym.gc.generation"    // always 0: Go's collector has no generations
-	CPUModeAttribute        = "cpu.mode"                  // "user" or "system"
-	HTTPRouteAttribute      = "http.route"                // a registered template, "unmatched" or "overflow"
-	HTTPStatusCodeAttribute = "http.response.status_code" // an integer
-	RequestPhaseAttribute   = "nemo.gym.request.phase"    // "before_response" or "response_started"
-	CauseAttribute          = "nemo.gym.cause"            // a Cause
-)
-
-// scopeName is the instrumentation scope of every instrument.
-const scopeName = "github.com/gym-observer/observer"
 
 // histograms are the rows of the catalogue that are recorded as values happen, as
 // one meter made them. A row that the meter refused records nothing.
@@ -174,108 +107,6 @@ func (h *histograms) enabled() bool {
 	return false
 }
 
-// recorder is where durations, sizes and counts go: over a ring to the histograms
-// of one provider.
-type recorder struct {
-	histograms
-	ring *ring.Ring[recording] // of what rollouts record
-
-	// sampled is that of the samplers: with one ring for both, a busy driver would
-	// leave them no room, and to wait for it would show as the process's lag.
-	sampled *ring.Ring[recording]
-}
-
-// newRecorder returns one whose rings pass values on until stop.
-func newRecorder(to *histograms) *recorder {
-	return &recorder{
-		histograms: *to,
-		ring:       ring.New(recording.record),
-		sampled:    ring.New(recording.record),
-	}
-}
-
-// errStuck is why samples are not recorded.
-var errStuck = errors.New("the provider has not taken the last 1,024")
-
-// passOn returns when everything that was recorded before has reached the
-// provider, or says that it has not within patience.
-func (r *recorder) passOn(patience time.Duration) (all bool) {
-	return r.sampled.PassOn(patience) && r.ring.PassOn(patience)
-}
-
-// recordingPatience is how long what was recorded waits where nobody collects.
-const recordingPatience = 10 * time.Second
-
-// hasten sees to it that what was recorded reaches the provider in time: a driver's
-// as it comes, since the page shows admissions so.
-func (r *recorder) hasten(driving bool) {
-	now := monotonic.Now()
-	r.sampled.Hasten(now, recordingPatience)
-	if driving {
-		r.ring.Hasten(now, 0)
-	} else {
-		r.ring.Hasten(now, recordingPatience)
-	}
-}
-
-// stop ends the passing on, and returns when it has ended, or at a deadline.
-func (r *recorder) stop(deadline time.Time) {
-	first, second := r.ring.Stop(), r.sampled.Stop()
-	_ = await(first, deadline) && await(second, deadline)
-}
-
-// admitted returns how many admissions were recorded, and their waits in all.
-func (r *recorder) admitted() (admissions int64, waited time.Duration) {
-	recorded := r.admission.recorded
-	return recorded.count.Load(), time.Duration(recorded.sum.Load()) // millionths of a millisecond
-}
-
-// recording is one value for one of two histograms.
-type recording struct {
-	ctx     context.Context
-	float   *floatHistogram
-	integer *intHistogram
-	bits    uint64                 // of the float, or the integer
-	options *[]metric.RecordOption // nil for none; a pointer, or the slice would be copied with each value
-}
-
-// recordingOf is a value on its way to a histogram.
-func recordingOf(to *floatHistogram, value float64, options *[]metric.RecordOption) recording {
-	return recording{ctx: context.Background(), float: to, bits: math.Float64bits(value), options: options}
-}
-
-// countOf is a count on its way to a histogram.
-func countOf(to *intHistogram, n int64, options *[]metric.RecordOption) recording {
-	return recording{ctx: context.Background(), integer: to, bits: uint64(n), options: options}
-}
-
-// duration records a rollout's duration that is not negative, in milliseconds.
-func (r *recorder) duration(ctx context.Context, to *floatHistogram, took time.Duration) {
-	if took >= 0 {
-		r.ring.Put(recording{ctx: ctx, float: to, bits: math.Float64bits(milliseconds(took))})
-	}
-}
-
-// count records a rollout's count that is not negative.
-func (r *recorder) count(ctx context.Context, to *intHistogram, n int64) {
-	if n >= 0 {
-		r.ring.Put(recording{ctx: ctx, integer: to, bits: uint64(n)})
-	}
-}
-
-// record hands the value to the histogram's provider.
-func (v recording) record() {
-	var options []metric.RecordOption
-	if v.options != nil {
-		options = *v.options
-	}
-	if v.float != nil {
-		v.float.record(v.ctx, math.Float64frombits(v.bits), options...)
-	} else {
-		v.integer.record(v.ctx, int64(v.bits), options...)
-	}
-}
-
 // floatHistogram records finite values into one histogram. The zero value
 // records nothing.
 type floatHistogram struct {
@@ -358,13 +189,6 @@ func scopeVersion() string {
 		return build.Main.Version
 	}
 	return unknown
-}
-
-// attributesOf makes one attribute set, once, in the form that recordings and
-// observations take: given inline it would be built anew each time, at 330 ns
-// and four allocations where this costs none.
-func attributesOf(attributes ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(attributes...))
 }
 
 // lagEdges are the boundaries of the exported histogram of lags.

@@ -103,9 +103,9 @@ func (m meterWithout) Float64Histogram(name string, options ...metric.Float64His
 }
 
 func TestRowThatTheMeterRefusesLeavesTheOthers(t *testing.T) {
-	whole, err := newObservables(noop.Meter{})
+	whole, err := newObservables(noop.Meter{}, sources)
 	require.NoError(t, err)
-	made, err := newObservables(meterWithout{noop.Meter{}, ProcessMemoryUsageInstrument})
+	made, err := newObservables(meterWithout{noop.Meter{}, ProcessMemoryUsageInstrument}, sources)
 	assert.ErrorIs(t, err, errUnavailable)
 	assert.ErrorContains(t, err, ProcessMemoryUsageInstrument)
 	assert.Len(t, made, len(whole)-1)

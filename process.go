@@ -190,7 +190,7 @@ func (s *session) instrument(before []*session) (err error) {
 	meter := s.provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion()))
 	histograms, err1 := newHistograms(meter, s.failures)
 	s.recordTo(newRecorder(histograms))
-	observables, err2 := newObservables(meter)
+	observables, err2 := newObservables(meter, sources)
 	s.collector.observables = observables
 	var registered []metric.Observable
 	for _, row := range observables {

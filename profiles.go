@@ -14,16 +14,6 @@ import (
 // of which /debug/pprof/profile answers 500.
 const profilesApart = 10 * time.Minute
 
-// WithProfiles has the profiles of the heap and of the processor taken, too, so that
-// gc, memory and the causes of the processor have [Diagnosis.Sites]. [WithCapture]
-// implies it. It turns the runtime's sampling of the heap on, as net/http/pprof does,
-// and while a profile of the processor is taken, for at most 5 s once a verdict,
-// /debug/pprof/profile answers 500. Without it neither is in the binary. The first
-// handle's holds for the process.
-func WithProfiles() Option {
-	return func(c *config) { c.profiles = newProfiles }
-}
-
 // profiles takes the profiles of the heap and of the processor, for the causes that
 // snapshots of the goroutines say nothing of. WithProfiles and WithCapture alone lead
 // to its functions, so that what they need is in no other binary: whoever calls
@@ -83,27 +73,26 @@ func ofProcessor(cause diagnosis.Cause) bool {
 
 // endWindow keeps what was found for a window's first cause, and begins what is to
 // be found in the next.
-func (p *profiles) endWindow(e *examiner, first diagnosis.Cause, now time.Time) {
+func (p *profiles) endWindow(reader *sites.Reader, found *found, first diagnosis.Cause, now time.Time) {
 	if taken := p.taken.Swap(nil); taken != nil {
-		e.keep(taken.cause, now, taken.sites, taken.err)
+		found.keep(taken.cause, now, taken.sites, taken.err)
 	}
 	if p.counting {
-		found, err := p.allocated(e.reader)
-		e.keep(diagnosis.GC, now, found, err)
+		all, err := p.allocated(reader)
+		found.keep(diagnosis.GC, now, all, err)
 		p.counting = false
 	}
-	found, known := e.found[first]
-	recent := known && now.Sub(found.at) < sitesLast
+	recent := found.recently(first, now)
 	switch {
 	case first == diagnosis.GC && !recent:
 		if err := p.beginAllocated(); err != nil {
-			e.keep(first, now, nil, err)
+			found.keep(first, now, nil, err)
 		} else {
 			p.counting = true
 		}
 	case first == diagnosis.Memory && !recent:
-		found, err := p.inUse(e.reader)
-		e.keep(first, now, found, err)
+		all, err := p.inUse(reader)
+		found.keep(first, now, all, err)
 	case ofProcessor(first) && !p.busy() && (p.began.IsZero() || now.Sub(p.began) >= profilesApart):
 		p.began = now
 		p.takeProcessor(first)

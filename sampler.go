@@ -153,15 +153,6 @@ func (s *sampler) held() (held page.Held) {
 	return held
 }
 
-// verdict is what one window came to, with all that a diagnosis says of it. It does
-// not change.
-type verdict struct {
-	*diagnosis.Outcome
-	sites []Site
-	where string // in words
-	peers []Peer
-}
-
 // publish takes the verdict of a window, counts its time, and says when it
 // changed.
 func (s *sampler) publish(w *diagnosis.Window) {

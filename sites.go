@@ -1,8 +1,6 @@
 package observer
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
@@ -11,24 +9,9 @@ import (
 	"github.com/gym-observer/observer/internal/sites"
 )
 
-const (
-	// snapshotsPerWindow show where goroutines wait. Eight to twelve bring the line
-	// that most wait at to the top; more cost and add nothing.
-	snapshotsPerWindow = 10
-
-	// sitesLast is how long the sites of a verdict stand before they are looked for
-	// anew, where the verdict does not itself rest on snapshots.
-	sitesLast = time.Minute
-)
-
-// WithSites says whether snapshots of the goroutines are taken while a cause holds,
-// so that [Diagnosis.Sites] names the lines of code where goroutines wait, and the
-// verdict [CauseWait] can be given. It is on by default, and costs a process in which
-// no cause holds nothing; a sick one up to 100 ms of CPU a window. The first
-// handle's holds for the process.
-func WithSites(on bool) Option {
-	return func(c *config) { c.withoutSites = !on }
-}
+// snapshotsPerWindow show where goroutines wait. Eight to twelve bring the line
+// that most wait at to the top; more cost and add nothing.
+const snapshotsPerWindow = 10
 
 // examiner looks for the lines where a cause is in the code: in the window after one
 // in which it held, since a verdict needs two windows anyhow. Nothing runs while
@@ -53,14 +36,7 @@ type examiner struct {
 	pooled float64
 
 	// found are the sites of each cause as they were last found.
-	found map[diagnosis.Cause]foundSites
-}
-
-// foundSites are the sites of a cause.
-type foundSites struct {
-	sites []sites.Site
-	at    time.Time
-	why   string // there are none
+	found found
 }
 
 // begun opens a window that none comes before: what was planned for another, of a
@@ -115,7 +91,7 @@ func (e *examiner) endWindow(w *diagnosis.Window, every time.Duration) {
 	if e.survey.Snapshots() > 0 || e.refused != nil {
 		for _, cause := range append(held.List(), diagnosis.None) {
 			if subject, ok := subjects[cause]; ok {
-				e.keep(cause, w.At, e.survey.Sites(subject), e.refused)
+				e.found.keep(cause, w.At, e.survey.Sites(subject), e.refused)
 			}
 		}
 		if e.asked {
@@ -135,19 +111,8 @@ func (e *examiner) endWindow(w *diagnosis.Window, every time.Duration) {
 	}
 	if e.profiles != nil {
 		e.makeReader()
-		e.profiles.endWindow(e, held.First(), w.At)
+		e.profiles.endWindow(e.reader, &e.found, held.First(), w.At)
 	}
-}
-
-func (e *examiner) keep(cause diagnosis.Cause, at time.Time, found []sites.Site, refused error) {
-	if e.found == nil {
-		e.found = make(map[diagnosis.Cause]foundSites)
-	}
-	why := ""
-	if refused != nil && len(found) == 0 {
-		why = refused.Error()
-	}
-	e.found[cause] = foundSites{found, at, why}
 }
 
 // wanted reports whether the sites of what holds, or may become the verdict, are to
@@ -160,8 +125,7 @@ func (e *examiner) wanted(held diagnosis.Set, now time.Time) bool {
 	if first == diagnosis.Lock || first == diagnosis.Wait {
 		return true // whether they go on holding may rest on the snapshots
 	}
-	found, known := e.found[first]
-	return !known || now.Sub(found.at) >= sitesLast
+	return !e.found.recently(first, now)
 }
 
 // begin plans the snapshots of the window that opens.
@@ -206,54 +170,9 @@ func (e *examiner) of(verdict diagnosis.Cause, now time.Time) (all []sites.Site,
 	case !known:
 		return nil, ""
 	case verdict == diagnosis.None:
-		return nil, perhapsOf(found.sites)
+		return nil, sites.WherePerhaps(found.sites)
 	case now.Sub(found.at) > lasts:
 		return nil, ""
 	}
-	return found.sites, whereOf(found.sites, found.why)
-}
-
-// whereOf says in words where a cause is in the code.
-func whereOf(all []sites.Site, why string) string {
-	if len(all) == 0 {
-		return why
-	}
-	first := all[0]
-	where := fmt.Sprintf("%.0f %% %s", 100*first.Share, placeOf(first))
-	if i := slices.IndexFunc(all, func(s sites.Site) bool { return s.Kind == sites.KindHold }); i >= 0 {
-		if holder := all[i]; holder.In != "" {
-			where += fmt.Sprintf(", held across %s (%s)", sites.Short(holder.In), holder.Location)
-		} else {
-			where += fmt.Sprintf(", held at %s (%s)", sites.Short(holder.Function), holder.Location)
-		}
-	}
-	return where
-}
-
-// placeOf names one site: the line, or the library that waits there and the line
-// that called it.
-func placeOf(s sites.Site) string {
-	if s.In != "" {
-		return fmt.Sprintf("in %s, called at %s (%s)", sites.Short(s.In), sites.Short(s.Function), s.Location)
-	}
-	return fmt.Sprintf("at %s (%s)", sites.Short(s.Function), s.Location)
-}
-
-// perhapsLeast is from how many requests on the sentence of none names where they
-// wait perhaps for events.
-const perhapsLeast = 8
-
-func perhapsOf(all []sites.Site) string {
-	if len(all) == 0 || all[0].Load < perhapsLeast {
-		return ""
-	}
-	return fmt.Sprintf("%.1f requests in flight wait in %s (%s), perhaps for events", all[0].Load, sites.Short(all[0].Function), all[0].Location)
-}
-
-// publicSites are sites as the diagnosis has them.
-func publicSites(all []sites.Site) (public []Site) {
-	for _, s := range all {
-		public = append(public, Site(s))
-	}
-	return public
+	return found.sites, sites.Where(found.sites, found.why)
 }
