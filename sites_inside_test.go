@@ -52,7 +52,7 @@ func (e *Examined) Profile(cause Cause, meanwhile func(taken <-chan struct{})) (
 	examiner := &e.sampler.examiner
 	examiner.makeReader()
 	held := theCause(cause)
-	examiner.profiles.endWindow(examiner, held, e.at)
+	examiner.profiles.endWindow(examiner.reader, &examiner.found, held, e.at)
 	taken := examiner.profiles.done
 	if taken == nil {
 		taken = make(chan struct{})
@@ -61,7 +61,7 @@ func (e *Examined) Profile(cause Cause, meanwhile func(taken <-chan struct{})) (
 	meanwhile(taken)
 	<-taken
 	e.at = e.at.Add(time.Second)
-	examiner.profiles.endWindow(examiner, held, e.at)
+	examiner.profiles.endWindow(examiner.reader, &examiner.found, held, e.at)
 	return e.Named(cause)
 }
 
