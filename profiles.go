@@ -2,6 +2,7 @@ package observer
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,6 @@ type profiles struct {
 }
 
 type takenProfile struct {
-	cause diagnosis.Cause
 	sites []sites.Site
 	err   error
 }
@@ -63,19 +63,19 @@ func profiled(cause diagnosis.Cause) bool {
 	return ofProcessor(cause)
 }
 
-func ofProcessor(cause diagnosis.Cause) bool {
-	switch cause {
-	case diagnosis.CPUSaturated, diagnosis.CPUContended, diagnosis.CPUThrottled, diagnosis.StopTheWorld:
-		return true
-	}
-	return false
-}
+var causesOfProcessor = [...]diagnosis.Cause{diagnosis.CPUSaturated, diagnosis.CPUContended, diagnosis.CPUThrottled, diagnosis.StopTheWorld}
+
+func ofProcessor(cause diagnosis.Cause) bool { return slices.Contains(causesOfProcessor[:], cause) }
 
 // endWindow keeps what was found for a window's first cause, and begins what is to
 // be found in the next.
 func (p *profiles) endWindow(reader *sites.Reader, found *found, first diagnosis.Cause, now time.Time) {
 	if taken := p.taken.Swap(nil); taken != nil {
-		found.keep(taken.cause, now, taken.sites, taken.err)
+		// One profile says the same for all of them, and on a crowded machine they take
+		// turns: the verdict may be another than the cause that it was taken for.
+		for _, cause := range causesOfProcessor {
+			found.keep(cause, now, taken.sites, taken.err)
+		}
 	}
 	if p.counting {
 		all, err := p.allocated(reader)
@@ -95,17 +95,17 @@ func (p *profiles) endWindow(reader *sites.Reader, found *found, first diagnosis
 		found.keep(first, now, all, err)
 	case ofProcessor(first) && !p.busy() && (p.began.IsZero() || now.Sub(p.began) >= profilesApart):
 		p.began = now
-		p.takeProcessor(first)
+		p.takeProcessor()
 	}
 }
 
 // takeProcessor profiles the processor, beside the sampling: it takes seconds.
-func (p *profiles) takeProcessor(cause diagnosis.Cause) {
+func (p *profiles) takeProcessor() {
 	done := make(chan struct{})
 	p.done = done
 	go func() {
 		defer close(done)
-		taken := &takenProfile{cause: cause}
+		taken := new(takenProfile)
 		defer p.taken.Store(taken)
 		defer catch(&taken.err)
 		taken.sites, taken.err = p.processor(p.ctx, p.used)

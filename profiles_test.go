@@ -78,6 +78,18 @@ func TestProcessorsCauseNamesTheFunction(t *testing.T) {
 	assert.Contains(t, where, "observer_test.compute")
 }
 
+// The causes of the processor take turns on a crowded machine, and there is one
+// profile in ten minutes.
+func TestProfileOfTheProcessorIsGoodForEachOfItsCauses(t *testing.T) {
+	e := observer.Examine(t, observer.WithProfiles())
+	found, where := e.Profile(observer.CauseCPUContended, compute)
+	require.NotEmpty(t, found, where)
+	for _, cause := range []observer.Cause{observer.CauseCPUSaturated, observer.CauseCPUThrottled, observer.CauseStopTheWorld} {
+		same, _ := e.Named(cause)
+		assert.Equal(t, found, same, cause)
+	}
+}
+
 func TestWithoutProfilesTheSentenceNamesTheOption(t *testing.T) {
 	e := observer.Examine(t)
 	for _, cause := range []observer.Cause{

@@ -74,7 +74,7 @@ func (e *Examined) Named(cause Cause) (found []Site, where string) {
 // BeginProfile begins a profile of the processor, and returns what is closed when it
 // is over.
 func (e *Examined) BeginProfile() <-chan struct{} {
-	e.sampler.examiner.profiles.takeProcessor(diagnosis.CPUSaturated)
+	e.sampler.examiner.profiles.takeProcessor()
 	return e.sampler.examiner.profiles.done
 }
 
