@@ -29,10 +29,12 @@ type profiles struct {
 
 	counting bool      // allocations, in the open window
 	began    time.Time // the last profile of the processor
-	ctx      context.Context
-	cancel   context.CancelFunc
-	done     chan struct{} // closed when the profile that is being taken is there; nil for none
-	taken    atomic.Pointer[takenProfile]
+
+	// Stop waits for them, while a loop that it could not wait for may still run.
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   atomic.Pointer[chan struct{}] // closed when the profile that is being taken is there; nil for none
+	taken  atomic.Pointer[takenProfile]
 }
 
 type takenProfile struct {
@@ -102,7 +104,7 @@ func (p *profiles) endWindow(reader *sites.Reader, found *found, first diagnosis
 // takeProcessor profiles the processor, beside the sampling: it takes seconds.
 func (p *profiles) takeProcessor() {
 	done := make(chan struct{})
-	p.done = done
+	p.done.Store(&done)
 	go func() {
 		defer close(done)
 		taken := new(takenProfile)
@@ -113,11 +115,12 @@ func (p *profiles) takeProcessor() {
 }
 
 func (p *profiles) busy() bool {
-	if p.done == nil {
+	done := p.done.Load()
+	if done == nil {
 		return false
 	}
 	select {
-	case <-p.done:
+	case <-*done:
 		return false
 	default:
 		return true
@@ -130,7 +133,7 @@ func (p *profiles) stop(deadline time.Time) {
 		return
 	}
 	p.cancel()
-	if p.done != nil {
-		await(p.done, deadline)
+	if done := p.done.Load(); done != nil {
+		await(*done, deadline)
 	}
 }

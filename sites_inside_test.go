@@ -53,9 +53,10 @@ func (e *Examined) Profile(cause Cause, meanwhile func(taken <-chan struct{})) (
 	examiner.makeReader()
 	held := theCause(cause)
 	examiner.profiles.endWindow(examiner.reader, &examiner.found, held, e.at)
-	taken := examiner.profiles.done
-	if taken == nil {
-		taken = make(chan struct{})
+	taken := make(chan struct{})
+	if begun := examiner.profiles.done.Load(); begun != nil {
+		taken = *begun
+	} else {
 		close(taken)
 	}
 	meanwhile(taken)
@@ -75,7 +76,7 @@ func (e *Examined) Named(cause Cause) (found []Site, where string) {
 // is over.
 func (e *Examined) BeginProfile() <-chan struct{} {
 	e.sampler.examiner.profiles.takeProcessor()
-	return e.sampler.examiner.profiles.done
+	return *e.sampler.examiner.profiles.done.Load()
 }
 
 func theCause(cause Cause) diagnosis.Cause {
