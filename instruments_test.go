@@ -53,7 +53,7 @@ func TestSignalsHaveHistogramsOfTheirOwn(t *testing.T) {
 }
 
 func TestExportedNamesAndKeysAreThoseOfTheCatalogue(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "instruments.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
 	require.NoError(t, err)
 	declared := map[string][]string{"Instrument": nil, "Attribute": nil}
 	ast.Inspect(file, func(n ast.Node) bool {
