@@ -55,7 +55,7 @@ var rows = [NumCauses]row{
 		holds:     (*Window).isCollecting,
 		condition: "the collector used at least 0.35 of the processors, or at least 0.2 while its CPU limiter was on",
 		evidence:  gcEvidence,
-		advice:    "Allocate less (take an allocation profile), or give it room: raise GOGC, or GOMEMLIMIT if the heap presses against it.",
+		advice:    "Allocate less, or give it room: raise GOGC, or GOMEMLIMIT if the heap presses against it.",
 		level:     slog.LevelWarn,
 	},
 	CPUContended: {
@@ -93,7 +93,7 @@ var rows = [NumCauses]row{
 		holds:     func(w *Window) bool { return w.load(Lock) >= lockAtLeast },
 		condition: "at least 2 goroutines waited for a mutex",
 		evidence:  lockEvidence,
-		advice:    "Take a goroutine profile: the stack that most share waits for it. Hold the lock for less, or split it.",
+		advice:    "Hold the lock for less, or split it. Where no line is named, a goroutine profile has the stack that most share.",
 		level:     slog.LevelWarn,
 	},
 	Descriptors: {
@@ -151,7 +151,7 @@ var rows = [NumCauses]row{
 		},
 		condition: "at least 8 requests in flight waited for something in this process that no cause above covers, at least 0.5 of those that somebody waits for, which took 100 ms each",
 		evidence:  waitEvidence,
-		advice:    "Take a goroutine profile: the stack that most share waits for a channel, a pool, a semaphore or a limiter. Give that more room, or hold it for less.",
+		advice:    "Give the channel, pool, semaphore or limiter that they wait for more room, or hold it for less. Where no line is named, a goroutine profile has the stack that most share.",
 		level:     slog.LevelWarn,
 		spared:    func(w *Window) bool { return !w.AsksForWaits() },
 	},

@@ -3,6 +3,7 @@ package sites
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Where says in words where a cause is in the code, or why that is not known.
@@ -25,7 +26,8 @@ func Where(all []Site, why string) string {
 // placeOf names one site: the line, or the library that waits there and the line
 // that called it.
 func placeOf(s Site) string {
-	if s.In != "" {
+	// That a lock is waited for in sync.(*Mutex).Lock says nothing.
+	if s.In != "" && !strings.HasPrefix(s.In, "sync.") {
 		return fmt.Sprintf("in %s, called at %s (%s)", Short(s.In), Short(s.Function), s.Location)
 	}
 	return fmt.Sprintf("at %s (%s)", Short(s.Function), s.Location)
