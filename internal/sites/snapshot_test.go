@@ -51,10 +51,10 @@ func TestSnapshotCountsSameStacksTogether(t *testing.T) {
 	var taker sites.Taker
 	require.Eventually(t, func() bool {
 		taker.Begin()
-		waiting := 0
-		require.NoError(t, taker.Look(func(stacks []sites.Stack) {
-			count, distinct := countOf(stacks, "sites_test.parkHere")
-			require.Equal(t, 1000, count)
+		count, waiting := 0, 0 // until all have begun, and wait
+		assert.NoError(t, taker.Look(func(stacks []sites.Stack) {
+			var distinct int
+			count, distinct = countOf(stacks, "sites_test.parkHere")
 			for _, s := range stacks {
 				assert.False(t, s.Cut)
 				if s.Frames[0].Function == "runtime.gopark" {
@@ -67,7 +67,7 @@ func TestSnapshotCountsSameStacksTogether(t *testing.T) {
 			itself, _ := countOf(stacks, "sites.(*Taker).Look")
 			assert.Zero(t, itself, "the one that takes it is not in it")
 		}))
-		return waiting == 1000
+		return count == 1000 && waiting == 1000
 	}, 10*time.Second, time.Millisecond)
 	taken, spent := taker.Taken()
 	assert.Equal(t, 1, taken)
