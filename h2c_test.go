@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 what is deprecated is in use, and the subject
+
 package observer_test
 
 import (

@@ -239,6 +239,7 @@ var copies = map[string]func(w http.ResponseWriter, source io.Reader){
 	},
 	"WriteString": func(w http.ResponseWriter, source io.Reader) {
 		all, _ := io.ReadAll(source)
+		//lint:ignore SA6006 that it is WriteString is the subject
 		io.WriteString(w, string(all))
 	},
 	"Write and Flush": func(w http.ResponseWriter, source io.Reader) {

@@ -69,7 +69,7 @@ func namesOf(listed []inflight.Aged) []string {
 	case <-timeout.C:
 		return unnamed
 	}
-	names, err, _ := within(namePatience, func() ([]string, error) {
+	names, _, err := within(namePatience, func() ([]string, error) {
 		defer func() { <-naming }()
 		names := make([]string, len(listed))
 		for i := range listed {

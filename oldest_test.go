@@ -70,7 +70,7 @@ func TestOldestComesFirst(t *testing.T) {
 		var unexpected *Work
 		for i := range 2 * maxOldest {
 			one := Work{Kind: "rollout"}
-			end := func() {}
+			var end func()
 			switch {
 			case i < maxOldest: // the oldest ten wait by design
 				one = Work{Kind: "request", Name: fmt.Sprint("/", i)}

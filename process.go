@@ -120,7 +120,7 @@ func setUp(ctx context.Context, loopName string, c *config) (*session, error) {
 		}
 	}
 	before := flushingOver(provider)
-	_, err, late := within(setUpPatience, func() (struct{}, error) { return struct{}{}, s.instrument(before) })
+	_, late, err := within(setUpPatience, func() (struct{}, error) { return struct{}{}, s.instrument(before) })
 	switch {
 	case late != nil:
 		go func() { s.failures.report("making instruments", (<-late).err) }()

@@ -50,7 +50,7 @@ func (c *config) callOpen(ctx context.Context, loopName string) (provider metric
 // one that nobody has set, the API's no-op, and an SDK without a reader would
 // not. It asks all histograms, since a View may drop some.
 func enabled(provider metric.MeterProvider) bool {
-	on, err, _ := within(setUpPatience, func() (bool, error) {
+	on, _, err := within(setUpPatience, func() (bool, error) {
 		made, _ := newHistograms(provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion())), nil)
 		return made.enabled(), nil
 	})

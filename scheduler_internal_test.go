@@ -53,10 +53,6 @@ func manually(t testing.TB, options ...Option) *manual {
 	return i
 }
 
-func (m *manual) recordPause(seconds float64) {
-	m.sampler.recorder.Load().gcPause.record(context.Background(), seconds*1000, generationRecord...)
-}
-
 // collect returns the metrics that have points, by name.
 func (m *manual) collect(t testing.TB) map[string]metricdata.Aggregation {
 	t.Helper()

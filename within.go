@@ -66,15 +66,15 @@ func apart[T any](call func() (T, error)) <-chan outcome[T] {
 
 // within calls the application's code apart, and waits for it until patience ends.
 // Its error is then errSlow, and late gives the outcome when there is one.
-func within[T any](patience time.Duration, call func() (T, error)) (value T, err error, late <-chan outcome[T]) {
+func within[T any](patience time.Duration, call func() (T, error)) (value T, late <-chan outcome[T], err error) {
 	done := apart(call)
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	select {
 	case o := <-done:
-		return o.value, o.err, nil
+		return o.value, nil, o.err
 	case <-timeout.C:
-		return value, errSlow, done
+		return value, done, errSlow
 	}
 }
 

@@ -1,3 +1,5 @@
+//lint:file-ignore SA2001 to wait for the lock is all that is to be done
+
 package sites_test
 
 import (
