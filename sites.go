@@ -106,7 +106,7 @@ func (e *examiner) endWindow(w *diagnosis.Window, every time.Duration) {
 	e.taker.Begin()
 
 	e.asked = e.turns.Due(w.AsksForWaits())
-	if e.asked || e.pooled >= 1 || e.wanted(held, w.At) {
+	if e.asked || e.pooled >= 1 || w.AsksForLocks() || e.wanted(held, w.At) {
 		e.begin(w.At, every)
 	}
 	if e.profiles != nil {

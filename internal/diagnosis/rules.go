@@ -96,3 +96,9 @@ func (w *Window) isDownstream() bool {
 func (w *Window) AsksForWaits() bool {
 	return w.Owed >= requestsAtLeast && w.RequestWait >= waitAtLeast
 }
+
+// AsksForLocks reports whether it matters how many goroutines wait for a mutex: those
+// that wait for a write under a lock tell one slow write from many short ones, and the
+// runtime's count of mutex waits, which follows every eighth, comes too late for that
+// in some windows.
+func (w *Window) AsksForLocks() bool { return w.load(OutputWrite) >= writeAtLeast }
