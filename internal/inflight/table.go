@@ -179,7 +179,9 @@ func (t *Table) each(f func(w *Work, age time.Duration)) {
 			}
 			began := w.began.Load()
 			if began == 0 {
-				w.began.CompareAndSwap(0, int64(now)) // another reader may have come first
+				// The present, and not the time at which this look at the table began: a
+				// reader may be held up in the middle of it, and find what is younger.
+				w.began.CompareAndSwap(0, int64(monotonic.Now())) // another reader may have come first
 				began = w.began.Load()
 			}
 			f(w, monotonic.Between(time.Duration(began), now))
