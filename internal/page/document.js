@@ -4,7 +4,11 @@ function showVerdict(message) {
 	const verdict = message.verdict || (state.windows.length > 0 ? 'none' : 'no verdict yet');
 	const advice = message.findings.find((f) => f.cause === message.verdict)?.advice ?? '';
 	const prefix = message.verdict ? `${message.verdict}: ` : '';
-	const told = message.summary.replace(prefix, '').replace(advice, '').trim();
+	// The advice and the other causes stand below, so that the sentence is read once.
+	let told = message.summary.replace(prefix, '').replace(/; also: .*$/, '').trim();
+	if (advice && told.includes(advice.replace(/\.$/, ''))) {
+		told = told.replace(advice.replace(/\.$/, ''), '').replace(/[\s.]*$/, '.');
+	}
 	byId('verdict').className = message.verdict ? `c-${message.verdict}` : '';
 	byId('verdict-name').textContent = verdict;
 	byId('evidence').textContent = told.charAt(0).toUpperCase() + told.slice(1);

@@ -46,6 +46,7 @@ func (s settings) start() *observer.Observer {
 	if s.captures != "" {
 		options = append(options, observer.WithCapture(s.captures))
 	}
+	options = append(options, observer.WithProfiles())
 	return observer.Start(context.Background(), "process", options...)
 }
 
