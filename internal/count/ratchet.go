@@ -17,6 +17,7 @@ func (r *Ratchet) Raise(value float64) {
 	if value < 0 || math.IsNaN(value) || math.IsInf(value, +1) {
 		return
 	}
+	value += 0 // the zero that has a sign becomes the one that has none: its bits are above all others
 	bits := math.Float64bits(value) + 1
 	for last := r.above.Load(); bits > last; last = r.above.Load() {
 		if r.above.CompareAndSwap(last, bits) {
