@@ -103,6 +103,7 @@ func (r *collector) collect(_ context.Context, observer metric.Observer) error {
 	}
 	defer r.pool.Put(c)
 	c.heap.Read()
+	c.descriptorsRead = false
 	for i := range r.observables {
 		c.observe(&r.observables[i], observer)
 	}
@@ -116,6 +117,7 @@ type collection struct {
 	heap  reading.HeapTotals
 	named map[string]bool // the loops whose tasks are observed
 
+	descriptorsRead   bool // in this collection
 	descriptors       int64
 	descriptorsFailed error
 }

@@ -142,18 +142,22 @@ func (c *collection) threadCount(to point) error {
 	return to.observeUnless(err, threads)
 }
 
-// openDescriptors is read once for the signal's two names.
 func (c *collection) openDescriptors(to point) error {
-	c.descriptorsFailed = errors.ErrUnsupported // should the source panic
-	c.descriptors, c.descriptorsFailed = c.process.OpenDescriptors()
+	c.readDescriptors()
 	return to.observeUnless(c.descriptorsFailed, c.descriptors)
 }
 
-// unixDescriptors repeats what openDescriptors, the row before it, has read. A
-// failure was reported there.
-func (c *collection) unixDescriptors(to point) error {
-	_ = to.observeUnless(c.descriptorsFailed, c.descriptors)
-	return nil
+// unixDescriptors observes the same. A failure is reported by the row before it,
+// unless the provider has refused that one its instrument.
+func (c *collection) unixDescriptors(to point) error { return c.openDescriptors(to) }
+
+// readDescriptors reads once in a collection, for the signal's two names.
+func (c *collection) readDescriptors() {
+	if c.descriptorsRead {
+		return
+	}
+	c.descriptorsRead, c.descriptorsFailed = true, errors.ErrUnsupported // should the source panic
+	c.descriptors, c.descriptorsFailed = c.process.OpenDescriptors()
 }
 
 // observeUnless leaves the point out where its reading failed: there is no
