@@ -241,12 +241,14 @@ func (m *RequestMetrics) endCancelled(by *middleware, listed *inflight.Work, r *
 	if responded {
 		m.CountResponse(status)
 	}
-	m.CountCancellation(routeOf(&asked, func() string {
+	route := UnmatchedRoute
+	defer func() { m.CountCancellation(route, responded) }() // also past a Goexit
+	route = routeOf(&asked, func() string {
 		if by.route != nil {
 			return by.route(r)
 		}
 		return r.Pattern
-	}), responded)
+	})
 }
 
 // NameOf returns the route of a request in flight, or nothing. The pattern in the
