@@ -84,8 +84,8 @@ func (w *http2Response) Push(target string, options *http.PushOptions) error {
 // which base is the first.
 
 func (w *writer) header(to http.ResponseWriter) http.Header {
-	if !w.has(headerUsed) {
-		w.flags.Or(headerUsed)
+	if !w.has(headerUsed) && w.flags.Or(headerUsed)&headerUsed == 0 && w.head.Load() != 0 {
+		w.declare() // an outer handler has: nobody has changed it since the head went out
 	}
 	return to.Header()
 }
