@@ -32,6 +32,9 @@ type capture struct {
 	adjusting atomic.Bool
 	last      atomic.Int64 // when the last capture began, on the monotonic clock; 0 before the first
 	writing   sync.WaitGroup
+
+	mu    sync.Mutex // guards ended, and additions to writing
+	ended bool       // nothing begins any more
 }
 
 // traceRecorder is an [evidence.Recorder]. Called by its own name, it would be in
@@ -75,7 +78,7 @@ func (c *capture) begin(reason string, diagnosis Diagnosis, files ...evidence.Fi
 		return
 	}
 	c.last.Store(int64(now))
-	c.writing.Go(func() {
+	c.work(func() {
 		defer c.busy.Store(false)
 		var err error
 		defer func() { c.failed("capturing evidence", err) }()
@@ -91,13 +94,23 @@ func (c *capture) watch() {
 	if c == nil || c.recorder == nil || !c.adjusting.CompareAndSwap(false, true) {
 		return
 	}
-	c.writing.Go(func() {
+	c.work(func() {
 		defer c.adjusting.Store(false)
 		var err error
 		defer func() { c.failed("recording a trace", err) }()
 		defer catch(&err)
 		err = c.recorder.Adjust()
 	})
+}
+
+// work works in the background, unless the end has come: a sampler that Stop could
+// not wait for may still want to.
+func (c *capture) work(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.writing.Go(do)
+	}
 }
 
 // end stops to record when a capture under way is done, and closes the channel
@@ -108,6 +121,9 @@ func (c *capture) end() (ended <-chan struct{}) {
 		close(done)
 		return done
 	}
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
 	go func() {
 		defer close(done)
 		c.writing.Wait()

@@ -25,7 +25,8 @@ func TestH31PausesReachTheHistogramInMilliseconds(t *testing.T) {
 	for range 3 {
 		runtime.GC()
 	}
-	pauses, all := m.sampler.pollCollector(m.sampler.recorder.Load())
+	pauses, all, err := m.sampler.gc.poll(m.sampler.recorder.Load())
+	assert.NoError(t, err)
 	assert.True(t, all)
 	recorded := m.histogram(t, GCPauseInstrument)
 	assert.GreaterOrEqual(t, pauses.Count, int64(3), "a collection stops the world at least once")

@@ -38,6 +38,7 @@ type sampler struct {
 // begin opens the first window.
 func (s *sampler) begin(now time.Time) {
 	defer s.failures.survive("diagnosis")
+	defer s.windows.report() // last of all: see take
 	s.diagnosed.Store(nil)
 	s.judge = diagnosis.Judge{}
 	s.examiner.begun()
@@ -47,12 +48,17 @@ func (s *sampler) begin(now time.Time) {
 	s.history.Begin(&first)
 }
 
-// take takes one sample.
+// take takes one sample. What went wrong is logged when all else is done: a log
+// handler that hangs may hold this sampler up for longer than a Stop waits, so that
+// the next loop samples meanwhile, and both would write to the same.
 func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, interval time.Duration) {
+	var failed error
+	defer func() { s.failures.report(GCPauseInstrument, failed) }()
+	defer s.windows.report()
 	sample := sampleOf(now, lag, queues)
 	seeWork(interval <= seenOften)
 	if to := s.recorder.Load(); to != nil {
-		sample.Pauses, _ = s.pollCollector(to)
+		sample.Pauses, _, failed = s.gc.poll(to)
 	}
 	sample.Admissions, sample.Waited = s.admitted()
 	s.history.Add(&sample, interval)
@@ -77,18 +83,12 @@ func (s *sampler) takeLast() {
 		return
 	}
 	for {
-		if _, all := s.pollCollector(to); all || !to.passOn(loopPatience) {
+		_, all, err := s.gc.poll(to)
+		s.failures.report(GCPauseInstrument, err)
+		if all || !to.passOn(loopPatience) {
 			return
 		}
 	}
-}
-
-// pollCollector records the collector's pauses, and reports whether it was all of
-// them.
-func (s *sampler) pollCollector(to *recorder) (diagnosis.Pauses, bool) {
-	pauses, all, err := s.gc.poll(to)
-	s.failures.report(GCPauseInstrument, err)
-	return pauses, all
 }
 
 // sampleOf reads, beside what the loop has measured, what is in flight in this

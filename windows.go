@@ -30,9 +30,9 @@ type failedReading struct {
 	err   error
 }
 
-// begin opens a window that none comes before.
+// begin opens a window that none comes before. What failed is to be reported, as
+// for add.
 func (w *windows) begin(now time.Time) {
-	defer w.report() // once the lock is free: see log
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.series.Begin(now, w.read())
@@ -47,7 +47,6 @@ func (w *windows) add(s *diagnosis.Sample, more func(*diagnosis.Reading)) *diagn
 		w.mu.Unlock()
 		return nil
 	}
-	defer w.report() // once the lock is free: see log
 	defer w.mu.Unlock()
 	reading := w.read()
 	more(&reading)
@@ -56,7 +55,7 @@ func (w *windows) add(s *diagnosis.Sample, more func(*diagnosis.Reading)) *diagn
 	return ended
 }
 
-// report reports the readings that failed.
+// report reports the readings that failed. It calls the application's log handler.
 func (w *windows) report() {
 	w.mu.Lock()
 	failed := w.failures

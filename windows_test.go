@@ -114,6 +114,7 @@ func newStubbed(t *testing.T) *stubbed {
 // sample adds a sample after some time.
 func (s *stubbed) sample(after time.Duration) *diagnosis.Window {
 	s.now = s.now.Add(after)
+	defer s.windows.report()
 	sample := sampleOf(s.now, 0, reading.Queues{Runnable: number.Known(0), NotInGo: number.Known(0)})
 	return s.windows.add(&sample, func(*diagnosis.Reading) {})
 }

@@ -1,0 +1,83 @@
+package observer
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer/internal/evidence"
+	"github.com/gym-observer/observer/internal/reading"
+)
+
+// A log handler that hangs keeps its sampler for longer than a Stop waits, and the
+// next loop samples meanwhile. What comes back from the handler must find nothing
+// left to do, or the two would write to the same.
+func TestASamplerTouchesNothingAfterItsLogLine(t *testing.T) {
+	for cause, fail := range map[string]func(*sampler){
+		GCPauseInstrument: func(s *sampler) { s.gc.pauses.Metric = "/no/such:metric" },
+		"own CPU time": func(s *sampler) {
+			s.windows.process = &failsLater{Process: s.windows.process}
+			s.windows.every = 5 * time.Millisecond
+		},
+	} {
+		t.Run(cause, func(t *testing.T) {
+			i := startInside(t)
+			s := &i.session.sampler
+			fail(s)
+			stuck, release := make(chan struct{}), make(chan struct{})
+			var hung atomic.Bool
+			i.log.On = func() {
+				if len(i.log.Of("cause="+cause)) > 0 && hung.CompareAndSwap(false, true) {
+					close(stuck)
+					<-release
+				}
+			}
+			first := Start(context.Background(), "first", WithSampleInterval(time.Millisecond))
+			require.NoError(t, first.Err())
+			<-stuck
+			first.Stop()
+			s.samples = 1000
+			s.diagnosed.Store(nil)
+			second := Start(context.Background(), "second", WithSampleInterval(time.Hour))
+			close(release)
+			<-first.handle.loop.done
+			assert.Equal(t, 1000, s.samples)
+			assert.Nil(t, s.diagnosed.Load())
+			second.Stop()
+		})
+	}
+}
+
+func TestNothingIsCapturedAfterTheEnd(t *testing.T) {
+	written := make(chan struct{}, 2)
+	c := newCapture(&captureSettings{}, func(string, error) {})
+	c.write = func(*capture, time.Time, string, Diagnosis, ...evidence.File) error {
+		written <- struct{}{}
+		return nil
+	}
+	c.begin("before", Diagnosis{})
+	<-c.end()
+	require.Len(t, written, 1)
+	c.begin("after", Diagnosis{})
+	c.writing.Wait()
+	assert.Len(t, written, 1)
+}
+
+// failsLater is a process whose CPU time cannot be read any more once the first
+// window is open.
+type failsLater struct {
+	reading.Process
+	opened atomic.Bool
+}
+
+func (p *failsLater) CPUTime() (user, system float64, err error) {
+	if !p.opened.Swap(true) {
+		return p.Process.CPUTime()
+	}
+	return 0, 0, errors.New("refused by the test")
+}
