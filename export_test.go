@@ -67,3 +67,7 @@ func PassOn() { running.Load().sampler.recorder.Load().passOn(10 * time.Second) 
 func WorkListed() int {
 	return totals.requests.listed.Len() + totals.driver.listed.Len()
 }
+
+// ForgetPeers gives up the servers that nothing is in flight to, as the end of a
+// window does. Nothing may sample meanwhile.
+func ForgetPeers() { totals.requests.peers.EndWindow(1, time.Second) }

@@ -143,21 +143,27 @@ func (c *collection) threadCount(to point) error {
 }
 
 func (c *collection) openDescriptors(to point) error {
-	c.readDescriptors()
-	return to.observeUnless(c.descriptorsFailed, c.descriptors)
+	first := c.readDescriptors()
+	failed := to.observeUnless(c.descriptorsFailed, c.descriptors)
+	if !first {
+		return nil // the other name has reported it
+	}
+	return failed
 }
 
-// unixDescriptors observes the same. A failure is reported by the row before it,
-// unless the provider has refused that one its instrument.
+// unixDescriptors observes the same, also where the provider has refused the other
+// name its instrument.
 func (c *collection) unixDescriptors(to point) error { return c.openDescriptors(to) }
 
-// readDescriptors reads once in a collection, for the signal's two names.
-func (c *collection) readDescriptors() {
+// readDescriptors reads once in a collection, for the signal's two names, and reports
+// whether it did so now.
+func (c *collection) readDescriptors() (first bool) {
 	if c.descriptorsRead {
-		return
+		return false
 	}
 	c.descriptorsRead, c.descriptorsFailed = true, errors.ErrUnsupported // should the source panic
 	c.descriptors, c.descriptorsFailed = c.process.OpenDescriptors()
+	return true
 }
 
 // observeUnless leaves the point out where its reading failed: there is no

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -135,4 +136,8 @@ func TestCountingAPeerAllocatesOnce(t *testing.T) {
 	var p Peers
 	p.Begin("model:8000")
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.Begin("model:8000").End() }))
+}
+
+func TestAPeerIsASmallObject(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(Peer{}), uintptr(64))
 }
