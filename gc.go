@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"context"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -36,7 +37,7 @@ func (g *gcRecorder) poll(to *recorder) (pauses diagnosis.Pauses, all bool, err 
 	g.noticeCollection()
 	all = true
 	err = g.pauses.Poll(func(seconds float64) bool {
-		all = to.sampled.TryPut(recordingOf(&to.gcPause, seconds*1000, &generationRecord))
+		all = to.sampled.TryPut(recordingOf(context.Background(), &to.gcPause, seconds*1000, &generationRecord))
 		if all {
 			pauses.Add(time.Duration(seconds * float64(time.Second)))
 		}

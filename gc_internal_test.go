@@ -61,7 +61,7 @@ func TestH32PausesThatFindNoRoomAreLeftToTheNextPoll(t *testing.T) {
 	}}}})
 	t.Cleanup(func() { to.stop(time.Now().Add(10 * time.Second)) })
 	fill := func() {
-		for to.sampled.TryPut(recordingOf(&to.gcPause, -1, nil)) {
+		for to.sampled.TryPut(recordingOf(context.Background(), &to.gcPause, -1, nil)) {
 		}
 	}
 	fill() // half of that wakes the ring, which takes one

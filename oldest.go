@@ -24,21 +24,27 @@ func oldestWork() oldest {
 	everything := func(*inflight.Request) bool { return true }
 	unexpected := func(r *inflight.Request) bool { return !r.Expected }
 	requests := totals.requests.listed.Oldest(maxOldest, everything)
-	rollouts := totals.driver.listed.Oldest(maxOldest, everything)
-	// The oldest ten may all wait by design.
-	candidates := totals.requests.listed.Oldest(1, unexpected)
+	listed := len(requests)
+	// The oldest ten may all wait by design. Then the first one that does not is not
+	// among them, but may be what the sentence names.
+	if listed == maxOldest && !slices.ContainsFunc(requests, func(r inflight.Aged) bool { return unexpected(&r.Request) }) {
+		requests = append(requests, totals.requests.listed.Oldest(1, unexpected)...)
+	}
 
-	names := namesOf(append(slices.Clone(requests), candidates...))
+	names := namesOf(requests)
 	var all, others []Work
 	for i, r := range requests {
-		all = append(all, Work{Kind: "request", Name: names[i], Age: r.Age})
+		w := Work{Kind: "request", Name: names[i], Age: r.Age}
+		if i < listed {
+			all = append(all, w)
+		}
+		if !r.Expected {
+			others = append(others, w)
+		}
 	}
-	for i, r := range candidates {
-		others = append(others, Work{Kind: "request", Name: names[len(requests)+i], Age: r.Age})
-	}
-	for _, r := range rollouts {
-		all = append(all, Work{Kind: "rollout", Age: r.Age})
-		others = append(others, Work{Kind: "rollout", Age: r.Age})
+	for _, r := range totals.driver.listed.Oldest(maxOldest, everything) {
+		w := Work{Kind: "rollout", Age: r.Age}
+		all, others = append(all, w), append(others, w)
 	}
 	byAge := func(a, b Work) int { return cmp.Compare(b.Age, a.Age) }
 	slices.SortStableFunc(all, byAge)

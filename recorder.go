@@ -78,26 +78,26 @@ type recording struct {
 }
 
 // recordingOf is a value on its way to a histogram.
-func recordingOf(to *floatHistogram, value float64, options *[]metric.RecordOption) recording {
-	return recording{ctx: context.Background(), float: to, bits: math.Float64bits(value), options: options}
+func recordingOf(ctx context.Context, to *floatHistogram, value float64, options *[]metric.RecordOption) recording {
+	return recording{ctx: ctx, float: to, bits: math.Float64bits(value), options: options}
 }
 
 // countOf is a count on its way to a histogram.
-func countOf(to *intHistogram, n int64, options *[]metric.RecordOption) recording {
-	return recording{ctx: context.Background(), integer: to, bits: uint64(n), options: options}
+func countOf(ctx context.Context, to *intHistogram, n int64, options *[]metric.RecordOption) recording {
+	return recording{ctx: ctx, integer: to, bits: uint64(n), options: options}
 }
 
 // duration records a rollout's duration that is not negative, in milliseconds.
 func (r *recorder) duration(ctx context.Context, to *floatHistogram, took time.Duration) {
 	if took >= 0 {
-		r.ring.Put(recording{ctx: ctx, float: to, bits: math.Float64bits(milliseconds(took))})
+		r.ring.Put(recordingOf(ctx, to, milliseconds(took), nil))
 	}
 }
 
 // count records a rollout's count that is not negative.
 func (r *recorder) count(ctx context.Context, to *intHistogram, n int64) {
 	if n >= 0 {
-		r.ring.Put(recording{ctx: ctx, integer: to, bits: uint64(n)})
+		r.ring.Put(countOf(ctx, to, n, nil))
 	}
 }
 

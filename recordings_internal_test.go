@@ -140,7 +140,7 @@ func TestABusyDriverLeavesSamplersTheirRoom(t *testing.T) {
 		to.duration(context.Background(), &to.materialize, time.Millisecond)
 	}
 	assert.EqualValues(t, ring.Size, to.ring.Waiting())
-	assert.True(t, to.sampled.TryPut(recordingOf(&to.lag, 1, nil)))
+	assert.True(t, to.sampled.TryPut(recordingOf(context.Background(), &to.lag, 1, nil)))
 	close(free)
 	assert.True(t, to.passOn(10*time.Second))
 	assert.Equal(t, ring.Size, heard)

@@ -12,11 +12,9 @@ import (
 	"github.com/gym-observer/observer/internal/response"
 )
 
-const (
-	// seenOften is the longest interval of samples at which work in flight may get
-	// its time from them.
-	seenOften = time.Second
-)
+// seenOften is the longest interval of samples at which work in flight may get its
+// time from them.
+const seenOften = time.Second
 
 // sampler is what is sampled once for the process, whichever loop's turn it is. It
 // reads one sample a tick and hands it to all who want it: the window, the page's

@@ -120,9 +120,9 @@ func (l *loop) sample(due time.Time) {
 }
 
 func (l *loop) record(to *recorder, lag time.Duration, queues reading.Queues) {
-	recorded := to.sampled.TryPut(recordingOf(&to.lag, milliseconds(lag), &l.recordOptions))
+	recorded := to.sampled.TryPut(recordingOf(context.Background(), &to.lag, milliseconds(lag), &l.recordOptions))
 	if runnable, ok := queues.Runnable.Get(); ok {
-		recorded = to.sampled.TryPut(countOf(&to.runQueue, int64(runnable), &l.recordOptions)) && recorded
+		recorded = to.sampled.TryPut(countOf(context.Background(), &to.runQueue, int64(runnable), &l.recordOptions)) && recorded
 	} else {
 		l.sampler.failures.report(EventLoopRunQueueInstrument, reading.UnknownMetric(reading.RunnableMetric))
 	}

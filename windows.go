@@ -48,9 +48,9 @@ func (w *windows) add(s *diagnosis.Sample, more func(*diagnosis.Reading)) *diagn
 		return nil
 	}
 	defer w.mu.Unlock()
-	reading := w.read()
-	more(&reading)
-	ended := w.series.End(s.At, reading)
+	now := w.read()
+	more(&now)
+	ended := w.series.End(s.At, now)
 	totals.driver.openWindow(s.At)
 	return ended
 }

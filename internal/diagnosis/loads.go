@@ -100,7 +100,7 @@ func (s *span) delayPerSlice() number.Number {
 func (s *span) meanWait(sum, endedBefore, endedAfter int64) time.Duration {
 	waiting := s.samples.mean(sum).Or(0)
 	if ended := endedAfter - endedBefore; ended > 0 {
-		return time.Duration(waiting / float64(ended) * float64(s.length))
+		return time.Duration(min(waiting/float64(ended)*float64(s.length), 1e18)) // some 30 years; more would not fit
 	}
 	if waiting > 0 {
 		return s.length

@@ -381,3 +381,46 @@ func TestEveryCauseHasARow(t *testing.T) {
 	}
 	assert.LessOrEqual(t, NumCauses, 32, "a Set has a bit for each")
 }
+
+// The rows were measured.
+func TestWaitHoldsForTheSickAlone(t *testing.T) {
+	window := func(owed, waiting float64, mean time.Duration) *Window {
+		w := quietWindow()
+		w.Owed, w.RequestWait, w.Load[Wait] = owed, mean, known(min(waiting, owed)) // as waitLoad has it
+		return w
+	}
+	for name, c := range map[string]struct {
+		owed, waiting float64
+		mean          time.Duration
+		want          bool
+	}{
+		"the least sick":             {12, 11.7, 126 * time.Millisecond, true},
+		"the most sick":              {20, 20, 2500 * time.Millisecond, true},
+		"a half-used pool":           {8.5, 7.2, 24 * time.Millisecond, false},
+		"a half-used pool, slower":   {8.5, 7.2, time.Second, false},
+		"a pool that is quick":       {20, 20, 24 * time.Millisecond, false},
+		"long polls":                 {300, 5.6, 3 * time.Second, false},
+		"long polls, a few of which": {300, 12, 3 * time.Second, false},
+		"a worker pool":              {10, 5.6, 2500 * time.Millisecond, false},
+		"streams":                    {0, 300, 10 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := window(c.owed, c.waiting, c.mean)
+			assert.Equal(t, c.want, w.Holding().Has(Wait))
+			if c.want {
+				assert.True(t, w.AsksForWaits())
+			}
+		})
+	}
+	assert.False(t, window(7.9, 0, time.Minute).AsksForWaits())
+	assert.False(t, window(300, 0, 99*time.Millisecond).AsksForWaits())
+	assert.True(t, window(8, 0, 100*time.Millisecond).AsksForWaits())
+}
+
+func TestMeanWaitIsLittlesLaw(t *testing.T) {
+	s := span{samples: &Samples{count: 1}, length: 10 * time.Second}
+	assert.Equal(t, 100*time.Millisecond, s.meanWait(20, 0, 2000))
+	assert.Equal(t, s.length, s.meanWait(20, 0, 0), "none ended")
+	assert.Equal(t, 200*time.Second, s.meanWait(20, 0, 1))
+	assert.Positive(t, s.meanWait(math.MaxInt64, 0, 1))
+}

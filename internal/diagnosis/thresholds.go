@@ -42,8 +42,16 @@ const (
 
 	blockedAtLeast = 8 // goroutines in system calls or C; 0.15 against 30
 
-	requestsAtLeast = 8   // requests that wait: a half-used pool reads 7.2 at 24 ms, the least of 27 sick programs 11.7 at 126 ms
-	owedShare       = 0.5 // of the requests that somebody waits for: 5.6 of 300 long polls
+	// The rule of wait, measured:
+	//
+	//	                                          waiting       mean
+	//	sick, 27 programs                         11.7 to 20    0.126 to 2.5 s
+	//	half-used pool                            6.2 to 7.2    0.024 s
+	//	long poll, 100 events a second, 300 owed  5.6           3.0 s
+	//	worker pool, fan-out, batch               3.0 to 5.6    0.013 to 2.5 s
+	//	streams, downloads, uploads, other polls  0 to 0.5      2 s and more
+	requestsAtLeast = 8   // requests that wait: between 7.2 and 11.7
+	owedShare       = 0.5 // of the requests that somebody waits for: between 5.6 of 300 and 11.7 of 12
 
 	lagAtLeast   = 0.1                   // of the window, past lagAllowance; 0.02 against 0.33
 	lagAllowance = 20 * time.Millisecond // of each sample: what noisy neighbours and the kernel's timer take

@@ -171,8 +171,7 @@ func (p *Peer) endWindow() seen {
 // meanWait is how long one waited, by Little's law: at least for the window where
 // none has ended.
 func meanWait(waiting float64, ended int64, length time.Duration) time.Duration {
-	switch {
-	case ended <= 0:
+	if ended <= 0 {
 		return length
 	}
 	return time.Duration(waiting / float64(ended) * float64(length))

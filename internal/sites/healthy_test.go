@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/sites"
 )
 
@@ -193,7 +195,9 @@ func TestWaitsByDesignAreAcquitted(t *testing.T) {
 				return err == nil && parked == requests
 			}, 10*time.Second, time.Millisecond, "all of them wait")
 			assert.Less(t, survey.Waiting(), 1.0, "%v", survey.Sites(sites.Waiting))
-			assert.False(t, sites.Waits(requests, survey.Waiting(), time.Minute))
+			w := diagnosis.Window{Processors: 2, CPUs: 2, Owed: requests, RequestWait: time.Minute}
+			w.Load[diagnosis.Wait] = number.Known(min(survey.Waiting(), requests))
+			assert.False(t, w.Holding().Has(diagnosis.Wait))
 			if c.perhaps {
 				assert.InDelta(t, requests, survey.Load(sites.Perhaps), 0.1)
 				assert.Equal(t, planted(t, "planted: "+name), survey.Sites(sites.Perhaps)[0].Location)

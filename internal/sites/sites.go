@@ -5,9 +5,9 @@
 // goroutines, the same ones together. A [Reader] reads one: whose each goroutine
 // is, what it waits for, which line that is, who holds what it waits for. A
 // [Survey] adds up the snapshots of a window into the sites of each [Subject] and
-// the load of each. [Asked], [Waits] and [Turns] are the rule of the verdict
-// "wait", arithmetic alone. All but the Taker is a pure function of frames, so
-// that recorded stacks of other programs can stand in testdata.
+// the load of each; [Turns] says in which windows that is worth its cost. All but
+// the Taker is a pure function of frames, so that recorded stacks of other programs
+// can stand in testdata. The rule of the verdict "wait" is internal/diagnosis's.
 //
 // A line that cannot be told is left out: a reader who was sent to a wrong line
 // once does not come back.

@@ -105,8 +105,8 @@ func (s *Survey) Load(subject Subject) float64 {
 	return s.waits[subject].total / s.over()
 }
 
-// Waiting is how many requests wait on average, less those that stream: what
-// [Waits] wants, before it is limited to what is owed.
+// Waiting is how many requests wait on average, less those that stream: what the
+// rule of the verdict "wait" asks for, before it is limited to what is owed.
 func (s *Survey) Waiting() float64 { return s.waiting / s.over() }
 
 // Pooled is how many outbound requests wait for a connection of this process's own

@@ -9,43 +9,6 @@ import (
 	"github.com/gym-observer/observer/internal/sites"
 )
 
-// The rows were measured.
-func TestWaitHoldsForTheSickAlone(t *testing.T) {
-	for name, c := range map[string]struct {
-		owed, waiting float64
-		mean          time.Duration
-		want          bool
-	}{
-		"the least sick":             {12, 11.7, 126 * time.Millisecond, true},
-		"the most sick":              {20, 20, 2500 * time.Millisecond, true},
-		"a half-used pool":           {8.5, 7.2, 24 * time.Millisecond, false},
-		"a half-used pool, slower":   {8.5, 7.2, time.Second, false},
-		"a pool that is quick":       {20, 20, 24 * time.Millisecond, false},
-		"long polls":                 {300, 5.6, 3 * time.Second, false},
-		"long polls, a few of which": {300, 12, 3 * time.Second, false},
-		"a worker pool":              {10, 5.6, 2500 * time.Millisecond, false},
-		"streams":                    {0, 300, 10 * time.Second, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, sites.Waits(c.owed, c.waiting, c.mean))
-			if c.want {
-				assert.True(t, sites.Asked(c.owed, c.mean))
-			}
-		})
-	}
-	assert.False(t, sites.Asked(7.9, time.Minute))
-	assert.False(t, sites.Asked(300, 99*time.Millisecond))
-	assert.True(t, sites.Asked(8, 100*time.Millisecond))
-}
-
-func TestMeanIsLittlesLaw(t *testing.T) {
-	const window = 10 * time.Second
-	assert.Equal(t, 100*time.Millisecond, sites.Mean(20, 2000, window))
-	assert.Equal(t, window, sites.Mean(20, 0, window), "none ended")
-	assert.Equal(t, 200*time.Second, sites.Mean(20, 1, window))
-	assert.Positive(t, sites.Mean(1e300, 1, window))
-}
-
 func TestTurnsComeLessOftenWhereSnapshotsAcquit(t *testing.T) {
 	var turns sites.Turns
 	var looked []int
