@@ -490,7 +490,9 @@ func TestPlantedLineComesFirst(t *testing.T) {
 					return false
 				}
 				found := seen.Sites(c.subject)
-				return len(found) > 0 && found[0].Load >= least && (!c.hold || holds(found) != nil)
+				// A call waits for its connection first and then for the answer, both
+				// at one line: it has arrived where it waits in what is named below.
+				return len(found) > 0 && found[0].In == c.in && found[0].Load >= least && (!c.hold || holds(found) != nil)
 			}, 10*time.Second, time.Millisecond, "not as many wait")
 
 			for range 3 {
