@@ -40,6 +40,7 @@ type slowed struct {
 // slowedStages are so slow that a busy machine cannot hide it.
 var slowedStages = []slowed{
 	{"limit of the driver", "-driver-limit 2", driverRole, causes(observer.CauseAdmission), "", ""},
+	{"connections of the driver", "-driver-connections 1", driverRole, causes(observer.CauseWait), "agent.go", "client.Do("},
 	{"processor time of the agent", "-agent-cpu 100ms", agentRole, causes(observer.CauseCPUSaturated, observer.CauseCPUContended), "agent.go", "sha256.Sum256("},
 	{"pool of the agent", "-agent-pool 2", agentRole, causes(observer.CauseWait), "store.go", "db.ExecContext("},
 	{"lock of the agent", "-agent-lock 30ms", agentRole, causes(observer.CauseLock), "guarded.go", "g.mu.Lock()"},

@@ -85,7 +85,14 @@ func blockedEvidence(w *Window) string {
 }
 
 func waitEvidence(w *Window) string {
-	evidence := fmt.Sprintf("%.1f of %.1f requests in flight wait in this process, and take %v each", w.load(Wait), w.Owed, w.RequestWait.Round(time.Millisecond))
+	if w.Pooled > w.Waiting {
+		evidence := fmt.Sprintf("%.1f outbound requests waited for a connection of this process's own pool, %v each", w.Pooled, w.PoolWait.Round(time.Millisecond))
+		if w.Active > 0 {
+			evidence += fmt.Sprintf("; %.1f rollouts were active", w.Active)
+		}
+		return evidence
+	}
+	evidence := fmt.Sprintf("%.1f of %.1f requests in flight wait in this process, and take %v each", w.Waiting, w.Owed, w.RequestWait.Round(time.Millisecond))
 	if w.WaitsOutside {
 		evidence += "; most of them for another server"
 	}

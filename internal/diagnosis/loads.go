@@ -65,8 +65,19 @@ func blockedLoad(s *span) number.Number {
 	return s.samples.notInGo.number().Less(s.after.Children)
 }
 
-// waitLoad is at most what is owed: a snapshot may have come at a busy moment.
+// waitLoad is what requests wait for or what calls out wait for, whichever is larger:
+// of a server that calls others, the same work is in both. That nothing waits for the
+// pool does not say that nothing waits.
 func waitLoad(s *span) number.Number {
+	waiting := s.waiting()
+	if s.samples.pooled == 0 {
+		return waiting
+	}
+	return waiting.Max(s.samples.mean(s.samples.pooled))
+}
+
+// waiting is at most what is owed: a snapshot may have come at a busy moment.
+func (s *span) waiting() number.Number {
 	waiting, seen := s.after.RequestsWaiting.Get()
 	return number.If(seen, min(waiting, s.samples.mean(s.samples.served).Or(0)))
 }

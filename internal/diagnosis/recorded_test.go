@@ -35,6 +35,8 @@ type recorded struct {
 		MostlyRunnable       *float64 `json:"mostly_runnable"`
 		IdleShare            float64  `json:"idle_share"`
 		OwedRequests         float64  `json:"owed_requests"`
+		PooledOutbound       float64  `json:"pooled_outbound"`
+		PoolWaitSeconds      float64  `json:"pool_wait_seconds"`
 		RequestWaitSeconds   float64  `json:"request_wait_seconds"`
 		AdmissionWaitSeconds float64  `json:"admission_wait_seconds"`
 	}
@@ -82,6 +84,9 @@ func (r recorded) windows(t testing.TB) (all []*Window) {
 			RequestWait:    seconds(m.RequestWaitSeconds),
 			Active:         m.ActiveRollouts,
 			Owed:           m.OwedRequests,
+			Waiting:        m.Load["wait"], // of what else waits for connections, none has any
+			Pooled:         m.PooledOutbound,
+			PoolWait:       seconds(m.PoolWaitSeconds),
 			Idle:           number.Known(m.IdleShare),
 		}
 		for name, load := range m.Load {

@@ -128,8 +128,8 @@ var rows = [NumCauses]row{
 	Admission: {
 		name:      "admission",
 		load:      admissionLoad,
-		holds:     func(w *Window) bool { return w.load(Admission) >= admissionAtLeast && w.AdmissionWait >= waitAtLeast },
-		condition: "at least 1 rollout waited for the limit on average, for 100 ms each",
+		holds:     (*Window).isWaitingForLimit,
+		condition: "at least 1 rollout waited for the limit on average, for 100 ms each, and not because those that were admitted wait for the process's own connection pool (`wait`)",
 		evidence:  admissionEvidence,
 		advice:    "Raise the limit if what is behind it has room; no cause that comes before it explains the wait.",
 		level:     slog.LevelInfo,
@@ -144,12 +144,10 @@ var rows = [NumCauses]row{
 		level:     slog.LevelWarn,
 	},
 	Wait: {
-		name: "wait",
-		load: waitLoad,
-		holds: func(w *Window) bool {
-			return w.AsksForWaits() && w.load(Wait) >= requestsAtLeast && w.load(Wait) >= owedShare*w.Owed
-		},
-		condition: "at least 8 requests in flight waited for something in this process that no cause above covers, at least 0.5 of those that somebody waits for, which took 100 ms each",
+		name:      "wait",
+		load:      waitLoad,
+		holds:     (*Window).isWaiting,
+		condition: "at least 8 requests in flight waited for something in this process that no cause above covers, at least 0.5 of those that somebody waits for, which took 100 ms each; or so many calls out as `downstream` asks for waited for a connection of the process's own pool",
 		evidence:  waitEvidence,
 		advice:    "Give the channel, pool, semaphore or limiter that they wait for more room, or hold it for less. Where no line is named, a goroutine profile has the stack that most share.",
 		level:     slog.LevelWarn,

@@ -91,6 +91,26 @@ func (w *Window) isDownstream() bool {
 	return enough && w.OutboundWait >= waitAtLeast && outbound >= outboundShare*w.Active
 }
 
+// isOutOfConnections reports whether calls out wait for the process's own pool, by the
+// measure of isDownstream. Whatever waits behind them, as rollouts do for the limit,
+// waits for that.
+func (w *Window) isOutOfConnections() bool {
+	enough := w.Pooled >= outboundAtLeast || w.Active > 0 && w.Pooled >= drivenAtLeast
+	return enough && w.PoolWait >= waitAtLeast && w.Pooled >= outboundShare*w.Active
+}
+
+// isWaitingForLimit reports whether rollouts wait for the limit. It is no cause where
+// what is inside of the limit waits for connections: a higher limit would only make
+// that queue longer.
+func (w *Window) isWaitingForLimit() bool {
+	return w.load(Admission) >= admissionAtLeast && w.AdmissionWait >= waitAtLeast && !w.isOutOfConnections()
+}
+
+func (w *Window) isWaiting() bool {
+	requests := w.AsksForWaits() && w.Waiting >= requestsAtLeast && w.Waiting >= owedShare*w.Owed
+	return requests || w.isOutOfConnections()
+}
+
 // AsksForWaits reports whether the rule of Wait could hold, as far as was counted
 // for nothing. Only then are snapshots of the goroutines worth what they cost.
 func (w *Window) AsksForWaits() bool {

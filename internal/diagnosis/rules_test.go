@@ -49,7 +49,12 @@ func contended(w *Window) {
 func downstream(w *Window) { w.Load[Downstream], w.OutboundWait = known(8), 100*time.Millisecond }
 
 func admission(w *Window) { w.Load[Admission], w.AdmissionWait = known(1), 100*time.Millisecond }
-func waiting(w *Window)   { w.Load[Wait], w.Owed, w.RequestWait = known(8), 16, 100*time.Millisecond }
+func waiting(w *Window) {
+	w.Load[Wait], w.Waiting, w.Owed, w.RequestWait = known(8), 8, 16, 100*time.Millisecond
+}
+func outOfConnections(w *Window) {
+	w.Load[Wait], w.Pooled, w.PoolWait = known(8), 8, 100*time.Millisecond
+}
 
 func known(x float64) number.Number { return number.Known(x) }
 
@@ -214,10 +219,17 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 		{"admission, quick", set(func(w *Window) { admission(w); w.AdmissionWait-- }), nil},
 
 		{"wait at", set(waiting), []Cause{Wait}},
-		{"wait, few", set(func(w *Window) { waiting(w); w.Load[Wait] = known(below(8)) }), nil},
+		{"wait, few", set(func(w *Window) { waiting(w); w.Waiting = below(8) }), nil},
 		{"wait, quick", set(func(w *Window) { waiting(w); w.RequestWait-- }), nil},
 		{"wait of less than half of what is owed", set(func(w *Window) { waiting(w); w.Owed = 16.1 }), nil},
-		{"wait, not looked for", set(func(w *Window) { waiting(w); w.Load[Wait] = number.Number{} }), nil},
+		{"wait, not looked for", set(func(w *Window) { waiting(w); w.Load[Wait], w.Waiting = number.Number{}, 0 }), nil},
+		{"out of connections", set(outOfConnections), []Cause{Wait}},
+		{"out of connections, few", set(func(w *Window) { outOfConnections(w); w.Pooled = below(8) }), nil},
+		{"out of connections, for a short time each", set(func(w *Window) { outOfConnections(w); w.PoolWait-- }), nil},
+		{"out of connections, and the limit is full for it", set(func(w *Window) { admission(w); outOfConnections(w); w.Active, w.Pooled = 4, 2 }), []Cause{Wait}},
+		{"out of connections, but that is not where the rollouts are", set(func(w *Window) { admission(w); outOfConnections(w); w.Active = 16.1 }), []Cause{Admission}},
+		{"out of connections, and one rollout is hardly there", set(func(w *Window) { admission(w); outOfConnections(w); w.Active, w.Pooled = 0.9, below(0.5) }), []Cause{Admission}},
+		{"calls that wait for a connection are not the requests that wait by design", set(func(w *Window) { waiting(w); outOfConnections(w); w.Waiting, w.PoolWait = 1, 99*time.Millisecond }), nil},
 
 		{"unknown at", set(func(w *Window) { w.LagShare = 0.1 }), []Cause{Unknown}},
 		{"unknown below", set(func(w *Window) { w.LagShare = below(0.1) }), nil},
@@ -303,7 +315,7 @@ func TestEvidenceHasTheNumbers(t *testing.T) {
 		w.ThrottledPeriods, w.CPU, w.MedianRunnable, w.Steal = 77, known(0.75), 129, known(0.125)
 		w.OutboundWait, w.Active = 1234567*time.Microsecond, 40
 		w.AdmissionWait, w.DelayPerSlice = 580*time.Millisecond, known(0.0031)
-		w.Owed, w.RequestWait, w.WaitsOutside = 12, 1300*time.Millisecond, true
+		w.Waiting, w.Owed, w.RequestWait, w.WaitsOutside = 11.8, 12, 1300*time.Millisecond, true
 		w.Descriptors, w.DescriptorLimit = known(950), known(1000)
 		w.Memory = MemoryUse{HeapLive: 480 << 20, GoUsed: 490 << 20, GoLimit: 512 << 20}
 	})
@@ -386,7 +398,8 @@ func TestEveryCauseHasARow(t *testing.T) {
 func TestWaitHoldsForTheSickAlone(t *testing.T) {
 	window := func(owed, waiting float64, mean time.Duration) *Window {
 		w := quietWindow()
-		w.Owed, w.RequestWait, w.Load[Wait] = owed, mean, known(min(waiting, owed)) // as waitLoad has it
+		w.Owed, w.RequestWait, w.Waiting = owed, mean, min(waiting, owed) // as [NewWindow] has it
+		w.Load[Wait] = known(w.Waiting)
 		return w
 	}
 	for name, c := range map[string]struct {

@@ -12,6 +12,7 @@ type Samples struct {
 	runnable, notInGo                          mean
 	queue                                      queueLengths
 	waiting, outbound, writing, active, served int64
+	pooled                                     int64
 	lagExcess, worstLag                        time.Duration
 }
 
@@ -27,6 +28,7 @@ func (s *Samples) Add(sample *Sample) {
 	s.writing += sample.Writing
 	s.active += sample.Active
 	s.outbound += max(0, sample.Outbound-sample.ExpectedOutbound-sample.Pooled)
+	s.pooled += sample.Pooled
 	s.served += max(0, sample.Requests-sample.ExpectedRequests-sample.Streams)
 	s.lagExcess += max(0, sample.Lag-lagAllowance)
 	s.worstLag = max(s.worstLag, sample.Lag)

@@ -32,11 +32,14 @@ type Window struct {
 	// Mean waits, by Little's law: what waits over what ended. Where nothing has
 	// ended, the window is the least that it can be.
 	OutboundWait  time.Duration
+	PoolWait      time.Duration
 	AdmissionWait time.Duration
 	RequestWait   time.Duration
 
 	Active       float64 // rollouts, on average
 	Owed         float64 // requests in flight that somebody waits for: no streams, no expected waits
+	Waiting      float64 // of these, those that wait in this process for what no other cause covers
+	Pooled       float64 // outbound requests that wait for a connection of this process's own pool
 	WaitsOutside bool    // most requests that wait, wait for another server
 
 	Descriptors, DescriptorLimit number.Number
@@ -77,10 +80,13 @@ func NewWindow(began, ended time.Time, before, after *Reading, samples *Samples)
 		ThrottledPeriods: max(0, after.ThrottledPeriods-before.ThrottledPeriods),
 		GCLimited:        after.LimitedAt > before.LimitedAt,
 		OutboundWait:     s.meanWait(samples.outbound, before.OutboundEnded, after.OutboundEnded),
+		PoolWait:         s.meanWait(samples.pooled, before.OutboundEnded, after.OutboundEnded),
 		AdmissionWait:    s.meanWait(samples.waiting, before.AdmissionEnded, after.AdmissionEnded),
 		RequestWait:      s.meanWait(samples.served, before.RequestsEnded, after.RequestsEnded),
 		Active:           samples.mean(samples.active).Or(0),
 		Owed:             samples.mean(samples.served).Or(0),
+		Waiting:          s.waiting().Or(0),
+		Pooled:           samples.mean(samples.pooled).Or(0),
 		WaitsOutside:     after.WaitsOutside,
 		Descriptors:      after.Descriptors,
 		DescriptorLimit:  after.DescriptorLimit,

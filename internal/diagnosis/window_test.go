@@ -456,6 +456,9 @@ func TestExpectedWaitsAreNoLoad(t *testing.T) {
 	})
 	assert.Equal(t, number.Known(5), w.Load[Downstream])
 	assert.Equal(t, windowLength/2, w.OutboundWait)
+	assert.Equal(t, 3.0, w.Pooled, "not the other server's, and no less a wait")
+	assert.Equal(t, windowLength*3/10, w.PoolWait)
+	assert.Equal(t, number.Known(3), w.Load[Wait])
 	assert.Equal(t, 12.0, w.Owed)
 	assert.Equal(t, windowLength/2, w.RequestWait)
 }

@@ -13,7 +13,7 @@ const (
 	Writes                    // output_write: those inside a write to a file or a connection
 	Calls                     // blocked_thread: those in system calls and C, less those that wait for a child process
 	Children                  // those that wait for a child process
-	Waiting                   // wait: requests that wait for something in this process that no other cause covers
+	Waiting                   // wait: requests that wait for something in this process that no other cause covers, and calls out that wait for its own pool
 	Perhaps                   // requests that wait in a select or a Cond, perhaps by design
 	subjects
 )
@@ -101,6 +101,7 @@ type goroutines struct {
 	expected  bool
 	dials     bool
 	writes    bool
+	served    float64 // the part of them that serve a request, or were started by one
 }
 
 // end is where the frames stop to be the application's affair: at the
@@ -145,6 +146,7 @@ type Reading struct {
 	requests float64 // goroutines of requests
 	visible  float64 // of them, those that wait for their client or perhaps for an event, as most do that stream
 	streams  float64 // of them, those that stream, by the counter
+	waiting  float64 // of them, those that wait for something in this process that no other cause covers
 	pooled   float64 // outbound requests that wait for a connection of this process's own pool
 	outside  float64 // requests that wait for another server, on a connection that is not of http.Transport
 }
@@ -196,12 +198,18 @@ func (r *Reader) Read(stacks []Stack, now Now) Reading {
 		s.count(g)
 		switch {
 		case g.expected:
+			g.served = 1
 		case g.request >= 0:
+			g.served = 1
 			s.serve(g, float64(g.Count), nil, 0)
 		case g.Cut && share > 0:
 			s.requests += share * float64(g.Count)
 			s.serve(g, share*float64(g.Count), nil, 0)
+			g.served = share
 		}
+	}
+	for i := range s.all {
+		s.callOut(&s.all[i])
 	}
 	s.hold(Locks)
 	s.hold(Waiting)
@@ -281,6 +289,7 @@ func (s *snapshot) serve(g *goroutines, load float64, parent *Site, depth int) {
 			here := s.siteOf(g, load)
 			for _, i := range children {
 				child := &s.all[i]
+				child.served = 1
 				s.serve(child, load*float64(child.Count)/float64(all), here, depth+1)
 			}
 			return
@@ -299,6 +308,9 @@ func (s *snapshot) serve(g *goroutines, load float64, parent *Site, depth int) {
 	case forNetwork:
 		s.outside += load
 	}
+	if subject == Waiting {
+		s.waiting += load
+	}
 	at, ok := s.line(g.Frames, 0, g.end())
 	if !ok {
 		s.unnamed(subject, load)
@@ -310,6 +322,16 @@ func (s *snapshot) serve(g *goroutines, load float64, parent *Site, depth int) {
 	}
 	s.found = append(s.found, found{subject, site})
 	s.waiters[subject] = append(s.waiters[subject], waiter{g, at, load})
+}
+
+// callOut counts the calls out of goroutines that serve no request, as those of a
+// driver, where they wait for the process's own pool: a wait as a request's is, but of
+// no request.
+func (s *snapshot) callOut(g *goroutines) {
+	load := float64(g.Count) * (1 - g.served) * s.pool
+	if g.outbound >= 0 && g.wait == forPool && load > 0 {
+		s.add(Waiting, g, 0, innermost, load)
+	}
 }
 
 // maxDepth is how far goroutines that wait for goroutines are followed.

@@ -123,6 +123,29 @@ func TestWhatIsNoWait(t *testing.T) {
 	}
 }
 
+// A driver's calls out serve no request. What a request has started is the request's.
+func TestCallsThatWaitForTheOwnPool(t *testing.T) {
+	pool := selects("net/http.(*Transport).getConn", "net/http.(*Transport).roundTrip", "o.io/observer.(*transport).RoundTrip", "net/http.(*Client).Do")
+	driver := made(30, append(pool, handler, caller)...)
+	survey := surveyed(sites.Now{}, driver, made(10, polls("net/http.(*Transport).dialConn")...))
+	found := survey.Sites(sites.Waiting)
+	require.Len(t, found, 1)
+	assert.Equal(t, sites.Site{Kind: sites.KindWait, Function: "example.com/shop.handle", Location: "handle.go:10", In: "net/http.(*Transport).getConn", Caller: "route.go:20", Load: 20, Share: 1}, found[0])
+	assert.InDelta(t, 20, survey.Pooled(), 1e-9)
+	assert.Zero(t, survey.Waiting(), "no request waits")
+
+	parent := made(10, "runtime.gopark", "runtime.goparkunlock", "runtime.semacquire1", "sync.runtime_SemacquireWaitGroup", "sync.(*WaitGroup).Wait", handler, caller, served)
+	child := made(10, append(pool, "example.com/shop.handle.func1 /src/shop/handle.go:7", "sync.(*WaitGroup).Go.func1")...)
+	survey = surveyed(sites.Now{InFlight: 10}, parent, child)
+	found = survey.Sites(sites.Waiting)
+	require.Len(t, found, 1)
+	assert.InDelta(t, 10, found[0].Load, 1e-9)
+	assert.InDelta(t, 10, survey.Waiting(), 1e-9)
+
+	expected := made(8, append(pool, handler, "o.io/observer.(*middleware).serveExpected")...)
+	assert.Empty(t, surveyed(sites.Now{InFlight: 8}, expected).Sites(sites.Waiting))
+}
+
 func TestNoWrongLine(t *testing.T) {
 	for name, c := range map[string]struct {
 		calls []string

@@ -78,21 +78,17 @@ type Survey struct {
 // Add adds what a snapshot says.
 func (s *Survey) Add(r Reading) {
 	s.readings++
-	waiting := 0.0
 	for _, f := range r.found {
 		if f.site.Kind == KindHold {
 			s.holds[f.subject].Add(f.site)
 			continue
 		}
 		s.waits[f.subject].Add(f.site)
-		if f.subject == Waiting {
-			waiting += f.site.Load
-		}
 	}
 	// Requests that stream wait by design: most for their client or for an event,
 	// which is not counted anyhow. The others cannot be told apart, so as many are
 	// left out.
-	s.waiting += max(0, waiting-max(0, r.streams-r.visible))
+	s.waiting += max(0, r.waiting-max(0, r.streams-r.visible))
 	s.pooled += r.pooled
 	s.outside += r.outside
 }
