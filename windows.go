@@ -43,6 +43,10 @@ func (w *windows) begin(now time.Time) {
 // adds to its reading what else is known of it.
 func (w *windows) add(s *diagnosis.Sample, more func(*diagnosis.Reading)) *diagnosis.Window {
 	w.mu.Lock()
+	if w.series.AsksForCPU() {
+		user, system, err := w.process.CPUTime()
+		s.CPU = w.reading("own CPU time", user+system, err)
+	}
 	if w.series.Add(s) < w.every {
 		w.mu.Unlock()
 		return nil

@@ -33,9 +33,10 @@ func fillStacks(ctx context.Context, _ *server) error {
 	for memoryInUse() < nearlyFull {
 		grown := make(chan struct{})
 		parked.Go(func() {
-			useStack(256)
-			close(grown)
-			<-ctx.Done()
+			useStack(256, func() {
+				close(grown)
+				<-ctx.Done()
+			})
 		})
 		<-grown
 	}
@@ -44,11 +45,15 @@ func fillStacks(ctx context.Context, _ *server) error {
 	return nil
 }
 
-// useStack makes the stack of its goroutine grow by a kibibyte for each level.
-func useStack(levels int) byte {
+// useStack makes the stack of its goroutine grow by a kibibyte for each level, and
+// calls wait at the bottom: each collection halves a stack of which less than a quarter
+// is in use.
+func useStack(levels int, wait func()) byte {
 	var frame [1 << 10]byte
 	if levels > 0 {
-		frame[levels%len(frame)] = useStack(levels - 1)
+		frame[levels%len(frame)] = useStack(levels-1, wait)
+	} else {
+		wait()
 	}
 	return frame[0]
 }

@@ -33,6 +33,8 @@ type recorded struct {
 		Steal, Timeslices    float64
 		Children             *float64
 		MostlyRunnable       *float64 `json:"mostly_runnable"`
+		LateRunnable         *float64 `json:"late_runnable"`
+		LateCPU              *float64 `json:"late_cpu"`
 		IdleShare            float64  `json:"idle_share"`
 		OwedRequests         float64  `json:"owed_requests"`
 		PooledOutbound       float64  `json:"pooled_outbound"`
@@ -95,6 +97,9 @@ func (r recorded) windows(t testing.TB) (all []*Window) {
 		}
 		if m.MostlyRunnable != nil {
 			w.MostlyRunnable = number.Known(*m.MostlyRunnable)
+		}
+		if m.LateCPU != nil {
+			w.LateRunnable, w.LateCPU = number.Known(*m.LateRunnable), number.Known(*m.LateCPU)
 		}
 		if m.Children != nil {
 			w.Load[BlockedThread] = w.Load[BlockedThread].Less(number.Known(*m.Children))

@@ -73,7 +73,7 @@ var rows = [NumCauses]row{
 		load:  saturatedLoad,
 		holds: (*Window).isSaturated,
 		condition: "the median run queue was at least 1.5 goroutines a processor, and the process used at least 0.75 of the CPUs, or used or waited for at least 0.95 of what the hypervisor left of them; " +
-			"or in bursts, the median below 1.5 and the mean without the longest sample not, with a lag share of 0.1",
+			"or in bursts, the median below 1.5, with a lag share of 0.1, where goroutines woke up behind 1.5 a processor and the process used 0.75 of the CPUs while they were late (where that cannot be read: the mean without the longest sample at least 1.5)",
 		evidence: saturatedEvidence,
 		advice:   "Take a CPU profile, admit less at once, or add processors.",
 		level:    slog.LevelWarn,

@@ -195,6 +195,18 @@ func TestEachRuleHoldsFromItsThresholdOn(t *testing.T) {
 		{"saturated, long mean of a short median", set(func(w *Window) { w.Load[CPUSaturated], w.CPU = known(1000), known(3) }), nil},
 		{"saturated, a herd of timers", set(func(w *Window) { w.MedianRunnable, w.CPU = 1000, known(0.2) }), nil},
 		{"saturated in bursts", set(func(w *Window) { w.MostlyRunnable, w.LagShare = known(6), 0.1 }), []Cause{CPUSaturated}},
+		{"saturated in bursts that the sampler saw once each", set(func(w *Window) {
+			w.MostlyRunnable, w.LateRunnable, w.LateCPU, w.LagShare = known(0), known(6), known(0.75*w.CPUs), 0.1
+		}), []Cause{CPUSaturated}},
+		{"late behind a short queue", set(func(w *Window) {
+			w.MostlyRunnable, w.LateRunnable, w.LateCPU, w.LagShare = known(6), known(below(6)), known(w.CPUs), 0.1
+		}), []Cause{Unknown}},
+		{"late while the CPUs did something else, as after a stop", set(func(w *Window) {
+			w.MostlyRunnable, w.LateRunnable, w.LateCPU, w.LagShare = known(6), known(30), known(below(0.75*w.CPUs)), 0.1
+		}), []Cause{Unknown}},
+		{"late behind bursts, but not for long", set(func(w *Window) {
+			w.LateRunnable, w.LateCPU, w.LagShare = known(30), known(w.CPUs), below(0.1)
+		}), nil},
 		{"saturated in short bursts", set(func(w *Window) { w.MostlyRunnable, w.LagShare = known(below(6)), 0.1 }), []Cause{Unknown}},
 		{"a herd that is gone at once", set(func(w *Window) { w.MostlyRunnable, w.LagShare = known(18), below(0.1) }), nil},
 		{"stopped, and then all at once", set(func(w *Window) { w.Load[CPUSaturated], w.MostlyRunnable, w.LagShare = known(6), known(0), 0.5 }), []Cause{Unknown}},

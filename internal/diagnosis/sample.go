@@ -15,6 +15,10 @@ type Sample struct {
 	Runnable number.Number // goroutines ready but not running
 	NotInGo  number.Number // goroutines in system calls or C code
 
+	// CPU is the CPU time of the process, in seconds. It is asked for where
+	// [Series.AsksForCPU] says so, and not known otherwise.
+	CPU number.Number
+
 	// In flight at this moment.
 	Requests int64 // served
 	Outbound int64 // waiting for their response headers

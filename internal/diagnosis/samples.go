@@ -14,6 +14,7 @@ type Samples struct {
 	waiting, outbound, writing, active, served int64
 	pooled                                     int64
 	lagExcess, worstLag                        time.Duration
+	late                                       late
 }
 
 // Add counts one sample. It allocates nothing.
@@ -32,7 +33,37 @@ func (s *Samples) Add(sample *Sample) {
 	s.served += max(0, sample.Requests-sample.ExpectedRequests-sample.Streams)
 	s.lagExcess += max(0, sample.Lag-lagAllowance)
 	s.worstLag = max(s.worstLag, sample.Lag)
+	s.late.add(sample)
 }
+
+// late adds up what was going on while the sampler waited for a processor.
+type late struct {
+	at  time.Time     // of the sample before
+	cpu number.Number // then
+
+	used, lag      float64 // CPU time in the intervals that ended late, and how late, in seconds
+	queued, excess float64 // runnable goroutines, by how late the sample that saw them was; and that, in seconds
+}
+
+func (l *late) add(sample *Sample) {
+	excess := (sample.Lag - lagAllowance).Seconds()
+	used, known := sample.CPU.Growth(l.cpu).Get()
+	if runnable, seen := sample.Runnable.Get(); known && seen && excess > 0 {
+		l.used += used
+		l.lag += sample.Lag.Seconds()
+		l.queued += runnable * excess
+		l.excess += excess
+	}
+	l.at, l.cpu = sample.At, sample.CPU
+}
+
+// cpus is how many CPUs the process used while it was late: or a little before, since
+// what it used up to the moment at which the sampler was due is not known.
+func (l *late) cpus() number.Number { return number.Mean(l.used, l.lag) }
+
+// queue is the run queue when the sampler got to run at last. A sampler that waits
+// behind a burst of work sees that once, however long it was: hence by lateness.
+func (l *late) queue() number.Number { return number.Mean(l.queued, l.excess) }
 
 // mean of a count at each sample.
 func (s *Samples) mean(sum int64) number.Number { return number.Mean(float64(sum), s.count) }

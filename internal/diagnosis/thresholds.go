@@ -25,6 +25,7 @@ const (
 	queueAtLeast  = 1.5  // of P, the median: P busy goroutines leave a queue of up to P; 1.0 against 2.5
 	busyAtLeast   = 0.75 // of C, own CPU: a queue without busy processors is a herd of timers; 0.67 against 0.96
 	wantedAtLeast = 0.95 // of C, own CPU + run delay: who has no idle processor wants all of them; 0.91 against 0.99
+	windowsOfCPU  = 3    // in which each sample has the CPU time, after one that was late: bursts may miss a window or two
 	burstLag      = 0.1  // lag share of bursts: a herd that wakes at once reads a mean queue of 18 and up to 0.03, bursts of 300 ms from 0.11 on
 
 	writeAtLeast = 0.9 // writes under way, nearly all the time: from here on a single writer is a queue; 0 against 1 to 3

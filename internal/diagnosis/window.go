@@ -23,6 +23,8 @@ type Window struct {
 	Idle           number.Number // share of their time that the CPUs of the affinity mask had nothing to run
 	MedianRunnable float64
 	MostlyRunnable number.Number // the mean run queue, without its longest sample
+	LateRunnable   number.Number // the run queue behind which the sampler had waited; not known where it was not asked for
+	LateCPU        number.Number // CPUs that the process used meanwhile; likewise
 	LagShare       float64       // the sum of max(0, lag - lagAllowance) over the length
 	WorstLag       time.Duration
 
@@ -75,6 +77,8 @@ func NewWindow(began, ended time.Time, before, after *Reading, samples *Samples)
 		Idle:             after.Idle,
 		MedianRunnable:   samples.queue.median(samples.runnable.known),
 		MostlyRunnable:   samples.runnable.withoutLargest(),
+		LateRunnable:     samples.late.queue(),
+		LateCPU:          samples.late.cpus(),
 		LagShare:         samples.lagExcess.Seconds() / length.Seconds(),
 		WorstLag:         samples.worstLag,
 		ThrottledPeriods: max(0, after.ThrottledPeriods-before.ThrottledPeriods),
@@ -125,6 +129,7 @@ type Series struct {
 	before    Reading
 	samples   Samples
 	collector number.Number // the load of gc in the window before
+	asking    int           // for how many windows each sample is to have the CPU time
 }
 
 // Begin opens a window that none comes before.
@@ -145,11 +150,21 @@ func (s *Series) AsksForChildren() bool {
 	return s.samples.notInGo.number().Or(0) >= blockedAtLeast
 }
 
+// AsksForCPU reports whether each sample is to have the CPU time: it tells a burst of
+// work from a process that was stopped, and costs with each thread.
+func (s *Series) AsksForCPU() bool { return s.asking > 0 }
+
 // End returns the window that ends at a moment with a reading, and opens the
 // next.
 func (s *Series) End(at time.Time, reading Reading) *Window {
 	w := NewWindow(s.began, at, &s.before, &reading, &s.samples)
 	w.smoothCollector(s.collector, reading.Collections-s.before.Collections, reading.mayBeCollecting())
-	*s = Series{began: at, before: reading, collector: w.Load[GC]}
+	last := s.samples.late
+	asking := max(0, s.asking-1)
+	if w.LagShare >= burstLag {
+		asking = windowsOfCPU
+	}
+	*s = Series{began: at, before: reading, collector: w.Load[GC], asking: asking}
+	s.samples.late = late{at: last.at, cpu: last.cpu}
 	return w
 }

@@ -435,6 +435,45 @@ func TestChildrenAreCountedWhereTheLoadCouldBeAVerdict(t *testing.T) {
 	assert.False(t, new(Series).AsksForChildren())
 }
 
+// A window whose sampler was late has the next ones ask for the CPU time.
+func TestWhatWasDoneWhileTheSamplerWasLate(t *testing.T) {
+	var s Series
+	at := windowBegan
+	tick := func(lag time.Duration, runnable, cpu float64) {
+		at = at.Add(100*time.Millisecond + lag)
+		sample := &Sample{At: at, Lag: lag, Runnable: number.Known(runnable)}
+		if s.AsksForCPU() {
+			sample.CPU = number.Known(cpu)
+		}
+		s.Add(sample)
+	}
+	end := func() *Window { return s.End(at, atRest()) }
+	s.Begin(at, atRest())
+	assert.False(t, s.AsksForCPU(), "nothing was late yet")
+	tick(220*time.Millisecond, 30, 0)
+	w := end()
+	assert.InDelta(t, 0.625, w.LagShare, 1e-9)
+	assert.False(t, w.LateCPU.IsKnown(), "nobody asked")
+
+	tick(0, 0, 10)
+	tick(120*time.Millisecond, 20, 10.3)
+	tick(20*time.Millisecond, 400, 10.35) // within the allowance
+	tick(220*time.Millisecond, 35, 10.75)
+	w = end()
+	assert.InDelta(t, (0.3+0.4)/(0.12+0.22), w.LateCPU.Or(0), 1e-9)
+	assert.InDelta(t, (20*0.1+35*0.2)/(0.1+0.2), w.LateRunnable.Or(0), 1e-9)
+
+	tick(220*time.Millisecond, 30, 11.15) // the sample before is of another window
+	assert.InDelta(t, 0.4/0.22, end().LateCPU.Or(0), 1e-9)
+	for range 3 {
+		assert.True(t, s.AsksForCPU())
+		tick(0, 0, 12)
+		w = end()
+		assert.False(t, w.LateCPU.IsKnown(), "nothing was late")
+	}
+	assert.False(t, s.AsksForCPU())
+}
+
 func TestLockIsWhatWasCountedOrSeen(t *testing.T) {
 	locked := func(counted float64, seen number.Number) number.Number {
 		return windowOf(func(_, after *Reading, _ *Samples) {
