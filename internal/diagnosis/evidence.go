@@ -10,8 +10,13 @@ import (
 // full stop: more may follow.
 
 func throttledEvidence(w *Window) string {
-	return fmt.Sprintf("the CPU quota stopped the process for %.2f s per second, in %d of its periods; it may use %.3g CPUs",
-		w.load(CPUThrottled), w.ThrottledPeriods, w.CPUs)
+	evidence := fmt.Sprintf("the CPU quota stopped the process for %.2f s per second", w.load(CPUThrottled))
+	// Of a quota above a container's own groups Linux 6.6 and later tell how long it
+	// stopped the process, and neither in how many periods nor what it allows.
+	if w.ThrottledPeriods == 0 {
+		return evidence
+	}
+	return evidence + fmt.Sprintf(", in %d of its periods; it may use %.3g CPUs", w.ThrottledPeriods, w.CPUs)
 }
 
 func stoppedEvidence(w *Window) string {

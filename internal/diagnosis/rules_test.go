@@ -319,6 +319,13 @@ func TestConditionsNameTheirThresholds(t *testing.T) {
 	assert.Contains(t, strings.Fields(Unknown.Condition()), fmt.Sprint(lagAtLeast))
 }
 
+// A container on Linux 6.6 or later hears of a quota above it how long it was
+// stopped, and no more.
+func TestH66EvidenceLeavesOutWhatIsNotKnownOfAQuota(t *testing.T) {
+	w := loaded(map[Cause]float64{CPUThrottled: 0.48})
+	assert.Equal(t, "the CPU quota stopped the process for 0.48 s per second", throttledEvidence(w))
+}
+
 func TestEvidenceHasTheNumbers(t *testing.T) {
 	w := loaded(map[Cause]float64{
 		CPUThrottled: 0.48, StopTheWorld: 1.84, GC: 1.1, CPUContended: 2.25, CPUSaturated: 130.44,
