@@ -92,17 +92,30 @@ func list(t *testing.T, guest string) []string {
 	return names
 }
 
+const (
+	// silence is more than the minute that a case may take, after which the machine
+	// says something of it, and much more than a kernel takes from one line of its
+	// start to the next.
+	silence = 100 * time.Second
+
+	// toReport is what is left of the test's time for saying what was seen so far.
+	toReport = 10 * time.Second
+)
+
 func run(t *testing.T, kernel string, programs map[string]string, cases []string) {
-	m := machine.Machine{Kernel: kernel, Programs: programs, Directory: t.TempDir()}
+	m := machine.Machine{Kernel: kernel, Programs: programs, Directory: t.TempDir(), Silence: silence}
 	if *whole || *only != "" {
 		m.Arguments = append(m.Arguments, "-whole")
 	}
 	if *only != "" {
 		m.Arguments = append(m.Arguments, "-only="+*only)
 	}
-	// A machine that hangs in its start says so; each case has a limit of its own.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(len(cases)+2)*time.Minute)
-	defer cancel()
+	ctx := t.Context()
+	if deadline, ok := t.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-toReport))
+		defer cancel()
+	}
 	began := time.Now()
 	text, err := m.Run(ctx)
 	t.Logf("%s, %.0f s", filepath.Base(kernel), time.Since(began).Seconds())
@@ -112,7 +125,7 @@ func run(t *testing.T, kernel string, programs map[string]string, cases []string
 	for _, name := range cases {
 		t.Run(name, func(t *testing.T) {
 			result, found := results[name]
-			require.True(t, found, "the machine says nothing of it")
+			require.True(t, found, "the machine never came to say anything of it")
 			switch result.outcome {
 			case "passed":
 				t.Logf("%s s: %s", result.seconds, result.text)

@@ -127,6 +127,12 @@ func (c Cgroup) exists(fsys fs.FS) bool {
 // lies outside it they begin with "/..". Where the group is not below the root
 // that is mounted, the files that can be seen belong to others, and nothing is
 // guessed from them.
+//
+// So it is in a cgroup namespace with the mount from before it: the group's files
+// are there, but the kernel says "/.." for each step from the mount's root down to
+// the group and not its name. The group could be found by looking for the process
+// in the cgroup.procs of every group of the machine, and a window has no time for
+// thousands of files.
 func ParseCgroup(cgroup, mountinfo []byte, controller string) ([]Cgroup, error) {
 	group, unified, err := groupPath(cgroup, controller)
 	if err != nil {
@@ -146,8 +152,12 @@ func ParseCgroup(cgroup, mountinfo []byte, controller string) ([]Cgroup, error) 
 		candidates = append(candidates, Cgroup{Unified: unified, Directories: directories(mount.point, below)})
 	}
 	if len(candidates) == 0 {
-		return nil, fmt.Errorf("controller %s: group %.128q is below none of %d mounts: %w",
-			controller, group, len(mounts), errors.ErrUnsupported)
+		why := ""
+		if slices.ContainsFunc(mounts, func(m cgroupMount) bool { return leadsUp(m.root) }) {
+			why = ", from outside of the cgroup namespace"
+		}
+		return nil, fmt.Errorf("controller %s: group %.128q is below none of %d mounts%s: %w",
+			controller, group, len(mounts), why, errors.ErrUnsupported)
 	}
 	// The mount that shows most ancestors; of equals the last mounted, which
 	// covers an earlier one at the same place.
@@ -264,6 +274,10 @@ func pathBelow(root, group string) (below string, visible bool) {
 	below = strings.Trim(below, "/")
 	return below, !slices.Contains(strings.Split(below, "/"), "..")
 }
+
+// leadsUp reports whether a path is that of an ancestor of the cgroup namespace's
+// own group, or of what is beside one.
+func leadsUp(path string) bool { return path == "/.." || strings.HasPrefix(path, "/../") }
 
 // directories returns the path of a group that is at below under a mount, and
 // those of its ancestors up to the mount.

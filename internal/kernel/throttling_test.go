@@ -107,6 +107,10 @@ func TestH66QuotaOutsideOfTheNamespace(t *testing.T) {
 		"outside of the namespace itself": {
 			files(fstest.MapFS{"proc/self/cgroup": text("0::/../own\n")}), `group "/../own" is below none of 1 mounts`,
 		},
+		"the mount from before the namespace": {
+			files(fstest.MapFS{"proc/self/cgroup": text("0::/\n"), "proc/self/mountinfo": text("9 1 0:9 /../.. /c rw - cgroup2 none rw\n")}),
+			`group "/" is below none of 1 mounts, from outside of the cgroup namespace`,
+		},
 		"a hybrid tree whose cpu controller is not mounted": {
 			files(fstest.MapFS{"proc/self/cgroup": text("4:cpu,cpuacct:/own\n0::/own\n")}), `group "/own" is below none of 0 mounts`,
 		},

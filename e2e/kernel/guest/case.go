@@ -102,9 +102,38 @@ func (c *check) that(holds bool, format string, args ...any) {
 	}
 }
 
-// near notes a time that is not within a tenth, or 20 ms, of another.
-func (c *check) near(got, want time.Duration, what string) {
-	c.that(max(got-want, want-got) <= want/10+20*time.Millisecond, "%s is %v, the kernel's own file says %v", what, got, want)
+// between notes a time that is not within a tenth, or 20 ms, of what the kernel
+// says: what it said before and after, since who waits for a processor waits on
+// while it reads, and longer where the emulator is slow.
+func (c *check) between(got, low, high time.Duration, what string) {
+	c.that(got >= low-low/10-20*time.Millisecond && got <= high+high/10+20*time.Millisecond,
+		"%s is %v, the kernel's own files say %v to %v", what, got, low, high)
+}
+
+// until does something again and again until what it is to bring about is there,
+// and stops the case where that does not come. How long it takes is the
+// emulator's business.
+func (c *check) until(reached func() bool, what string, do func()) {
+	for deadline := time.Now().Add(patience * 2 / 3); ; {
+		do()
+		if reached() {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.errorf("it did not come: %s", what)
+			panic(stopped{})
+		}
+	}
+}
+
+// stopsFor has a probe want two processors until the kernel has stopped the group
+// for so long.
+func (c *check) stopsFor(p *subject, group string, least time.Duration) {
+	truth := func() time.Duration {
+		return time.Duration(c.number(group, "cpu.stat", "throttled_usec")) * time.Microsecond
+	}
+	before := truth()
+	c.until(func() bool { return truth()-before > least }, fmt.Sprintf("%s stopped for %v", group, least), func() { p.spin(2, spell) })
 }
 
 // witness compares what a probe reads with what the kernel says, before and

@@ -13,6 +13,13 @@ import (
 // spell is how long a case makes a probe suffer: some fifteen periods of a quota.
 const spell = 1500 * time.Millisecond
 
+// forever is longer than any case: a probe ends with the case.
+const forever = 2 * patience
+
+// enough is how long a quota is to stop a probe: two of its periods. The cases wait
+// for it, and then compare numbers.
+const enough = 200 * time.Millisecond
+
 // half is a quota of half a processor: with less, the probe takes long to start.
 const half = "50000 100000"
 
@@ -21,15 +28,15 @@ const half = "50000 100000"
 func throttles(c *check, group, quota string) {
 	p := c.probe("group=" + group)
 	w := p.witness(func() time.Duration { return c.throttled(group) + c.stoppedBy(quota, group) })
-	p.spin(2, spell)
+	c.stopsFor(p, quota, enough)
 	after, grown := w.read()
 	c.logf("throttled %v, unseen %q, idle %.2f", grown, after.Throttled.Unseen, after.Idle)
 	c.that(after.GroupErr == "" && after.ThrottledErr == "", "read without an error: %q, %q", after.GroupErr, after.ThrottledErr)
 	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
-	c.that(grown > 200*time.Millisecond, "a quota of a half stopped two goroutines for %v only", grown)
+	c.that(grown > 0, "a quota of a half stopped two goroutines")
 	c.that(after.CPULimit == 0.5, "the limit is %v", after.CPULimit)
 	c.that("/"+after.Group[0] == group, "the group is %q", after.Group)
-	c.near(after.Threads.Delay, after.ThreadsTruth.Delay, "run delay")
+	c.between(after.Threads.Delay, after.ThreadsLow.Delay, after.ThreadsHigh.Delay, "run delay")
 }
 
 // stoppedBy is what to add to [check.throttled] of a group where the kernel does
@@ -65,10 +72,9 @@ func siblingsQuota(c *check) {
 	c.set(sibling, "cpu.max", half)
 	p, other := c.probe("group="+own), c.probe("group="+sibling)
 	before := p.read()
-	other.order(order{Do: "spin", Count: 2, For: spell})
-	p.spin(1, spell)
+	p.order(order{Do: "spin", Count: 1, For: forever})
+	c.stopsFor(other, sibling, enough)
 	after := p.read()
-	c.that(c.throttled(sibling) > 200*time.Millisecond, "the sibling was stopped")
 	c.that(after.Throttled.Time == before.Throttled.Time, "throttled is %v", after.Throttled.Time)
 	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
 	c.that(after.CPULimit == 0, "the limit is %v", after.CPULimit)
@@ -78,21 +84,26 @@ func quotaChanges(c *check) {
 	group := c.group("quota-changes")
 	p := c.probe("group=" + group)
 	w := p.witness(func() time.Duration { return c.throttled(group) })
-	grown := func(what string) time.Duration {
-		p.spin(2, spell)
+	grown := func(what string, least time.Duration) time.Duration {
+		if least > 0 {
+			c.stopsFor(p, group, least)
+		} else {
+			p.spin(2, spell)
+		}
 		end, grown := w.read()
 		c.logf("%s: %v", what, grown)
 		c.that(end.Throttled.Unseen == "", "whole with %s: %s", what, end.Throttled.Unseen)
 		return grown
 	}
-	c.that(grown("no quota") == 0, "no quota throttles")
+	c.that(grown("no quota", 0) == 0, "no quota throttles")
 	c.set(group, "cpu.max", half)
-	c.that(grown("a half") > 200*time.Millisecond, "a half throttles")
+	c.that(grown("a half", enough) > 0, "a half throttles")
 	c.set(group, "cpu.max", "80000 100000")
-	c.that(grown("four fifths") > 100*time.Millisecond, "four fifths throttle")
+	c.that(grown("four fifths", enough/2) > 0, "four fifths throttle")
 	c.set(group, "cpu.max", "max 100000")
-	w.read() // what had begun under the quota ends
-	c.that(grown("the quota lifted") < 100*time.Millisecond, "a lifted quota does not throttle")
+	p.spin(2, spell) // what had begun under the quota ends
+	w.read()
+	c.that(grown("the quota lifted", 0) == 0, "a lifted quota does not throttle")
 	c.that(w.last.CPULimit == 0, "the limit is %v", w.last.CPULimit)
 }
 
@@ -110,14 +121,11 @@ func weight(c *check) {
 	c.set(own, "cpu.weight", "10")
 	p, neighbour := c.probe("group="+own), c.probe("group="+other)
 	before := p.read()
-	neighbour.order(order{Do: "spin", Count: 2, For: spell + time.Second})
-	p.spin(2, spell)
-	after := p.read()
-	delay := after.Threads.Delay - before.Threads.Delay
-	c.logf("run delay %v, idle %.2f", delay, after.Idle)
-	c.that(delay > spell/2, "the neighbour leaves two goroutines little; the run delay is %v", delay)
+	neighbour.order(order{Do: "spin", Count: 2, For: forever})
+	after := p.waits(before)
+	c.logf("run delay %v, idle %.2f", after.Threads.Delay-before.Threads.Delay, after.Idle)
 	c.that(after.Threads.Slices > before.Threads.Slices, "time slices are counted")
-	c.near(after.Threads.Delay, after.ThreadsTruth.Delay, "run delay")
+	c.between(after.Threads.Delay, after.ThreadsLow.Delay, after.ThreadsHigh.Delay, "run delay")
 	c.that(after.Idle >= 0 && after.Idle < 0.2, "no processor is idle: %.2f", after.Idle)
 	c.that(after.Throttled.Time == before.Throttled.Time && after.Throttled.Unseen == "", "no quota: %+v", after.Throttled)
 }
@@ -130,10 +138,10 @@ func controllerAbsent(c *check) {
 	c.set(quota, "cpu.max", half)
 	p := c.probe("group=" + group)
 	w := p.witness(func() time.Duration { return c.throttled(quota) })
-	p.spin(2, spell)
+	c.stopsFor(p, quota, enough)
 	after, grown := w.read()
 	c.logf("throttled %v", grown)
-	c.that(grown > 200*time.Millisecond, "throttled")
+	c.that(grown > 0, "throttled")
 	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
 	c.that(after.CPULimit == 0.5, "the limit is %v", after.CPULimit)
 }
@@ -148,10 +156,11 @@ func threadedGroups(c *check) {
 	c.set(thread, "cpu.max", half)
 	p := c.probe("group=" + process)
 	p.read()
-	p.order(order{Do: "thread", Path: thread, For: spell, Wait: true})
+	c.until(func() bool { return c.throttled(thread) > enough/2 }, "the thread stopped", func() {
+		p.order(order{Do: "thread", Path: thread, For: spell, Wait: true})
+	})
 	after := p.read()
 	c.logf("unseen %q", after.Throttled.Unseen)
-	c.that(c.throttled(thread) > 100*time.Millisecond, "the thread was stopped")
 	c.that(after.Throttled.Unseen != "", "the reading is not whole")
 }
 
@@ -190,6 +199,17 @@ func throttlingTest(c *check) {
 	}
 }
 
+// waits has a probe want two processors until its threads have waited for them,
+// since a reading, for half of that time, and returns the reading then. There has
+// to be a neighbour that takes them.
+func (p *subject) waits(before reading) (after reading) {
+	p.c.until(func() bool { return after.ThreadsLow.Delay-before.ThreadsHigh.Delay > spell/2 }, "a run delay", func() {
+		p.spin(2, spell)
+		after = p.read()
+	})
+	return after
+}
+
 // Many threads that wait, two that run, and neighbours.
 func manyThreads(c *check, threads int) {
 	own, other := c.group("threads/own", "cpu"), c.group("threads/other", "cpu")
@@ -199,14 +219,13 @@ func manyThreads(c *check, threads int) {
 		p.read()
 	}
 	before := p.read()
-	neighbour.order(order{Do: "spin", Count: 2, For: 2 * spell})
-	p.spin(2, 2*spell)
-	after := p.read()
-	delay, truth := after.Threads.Delay-before.Threads.Delay, after.ThreadsTruth.Delay-before.ThreadsTruth.Delay
-	c.logf("run delay %v of %v, whole %t", delay, truth, after.Threads.Whole)
-	c.that(truth > spell/2, "there was a run delay: %v", truth)
+	neighbour.order(order{Do: "spin", Count: 2, For: forever})
+	after := p.waits(before)
+	delay := after.Threads.Delay - before.Threads.Delay
+	low, high := after.ThreadsLow.Delay-before.ThreadsHigh.Delay, after.ThreadsHigh.Delay-before.ThreadsLow.Delay
+	c.logf("run delay %v of %v to %v, whole %t", delay, low, high, after.Threads.Whole)
 	if after.Threads.Whole {
-		c.near(delay, truth, "run delay")
+		c.between(delay, low, high, "run delay")
 	} else {
 		c.that(threads > 3_000, "all of %d threads are read", threads)
 	}
@@ -246,10 +265,13 @@ func hybrid(c *check) {
 		}
 		return time.Duration(c.number(group, "cpu.stat", "throttled_time"))
 	})
-	p.spin(2, spell)
-	after, grown := w.read()
+	var after reading
+	var grown time.Duration
+	c.until(func() bool { return grown > 0 }, "throttled", func() {
+		p.spin(2, spell)
+		after, grown = w.read()
+	})
 	c.logf("throttled %v", grown)
-	c.that(grown > 200*time.Millisecond, "throttled")
 	c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
 	c.that(after.CPULimit == 0.5, "the limit is %v", after.CPULimit)
 	c.that(after.MemoryErr == "", "memory is v2's: %s", after.MemoryErr)

@@ -20,13 +20,12 @@ func namespaceOldMount(c *check) {
 	c.set(filepath.Dir(group), "cpu.max", half)
 	p := c.probe("group="+group, "namespace=mount", "namespace=cgroup")
 	p.read()
-	p.spin(2, spell)
+	c.stopsFor(p, filepath.Dir(group), enough)
 	after := p.read()
 	c.logf("group %q, throttled %v, unseen %q", after.Group, after.Throttled.Time, after.Throttled.Unseen)
 	c.that(after.ThrottledErr == "", "read without an error: %s", after.ThrottledErr)
-	if after.Throttled.Unseen == "" {
-		c.that(after.Throttled.Time > 200*time.Millisecond, "a whole reading has what the quota stopped")
-	}
+	c.that(strings.Contains(after.Throttled.Unseen, "from outside of the cgroup namespace"), "the reading says why it is not whole: %q", after.Throttled.Unseen)
+	c.that(after.Throttled.Time == 0 && after.CPULimit == 0, "nothing is guessed: %v, %v", after.Throttled.Time, after.CPULimit)
 }
 
 // The quota is inside of the namespace.
@@ -35,10 +34,10 @@ func namespaceFreshMount(c *check) {
 	c.set(group, "cpu.max", half)
 	p := c.probe("group="+group, "namespace=mount", "namespace=cgroup", "mount")
 	w := p.witness(func() time.Duration { return c.throttled(group) })
-	p.spin(2, spell)
+	c.stopsFor(p, group, enough)
 	after, _ := w.read()
 	c.logf("group %q, throttled %v, unseen %q", after.Group, after.Throttled.Time, after.Throttled.Unseen)
-	c.that(after.Throttled.Time > 200*time.Millisecond, "throttled")
+	c.that(after.Throttled.Time > 0, "throttled")
 	c.that(after.CPULimit == 0.5, "the limit is %v", after.CPULimit)
 	c.that((after.Throttled.Unseen == "") == c.countsAbove(), "whole only where the kernel counts what is above: %q", after.Throttled.Unseen)
 }
@@ -50,15 +49,16 @@ func namespaceHiddenQuota(c *check) {
 	c.set(quota, "cpu.max", half)
 	p := c.probe("group="+group, "namespace=mount", "namespace=cgroup", "mount")
 	before := p.read()
-	p.spin(2, spell)
+	c.stopsFor(p, quota, enough)
 	after := p.read()
 	delay := after.Threads.Delay - before.Threads.Delay
 	c.logf("throttled %v, run delay %v, idle %.2f, unseen %q", after.Throttled.Time, delay, after.Idle, after.Throttled.Unseen)
-	c.that(c.number(quota, "cpu.stat", "throttled_usec") > 200_000, "the quota stopped the process")
-	c.that(after.Idle > 0.4, "processors are idle beside it: %.2f", after.Idle)
+	// With a quota of a half of two processors, three quarters: what the emulator
+	// and the reading itself take is in it.
+	c.that(after.Idle > 0.2, "processors are idle beside it: %.2f", after.Idle)
 	if c.countsAbove() {
 		c.that(after.Throttled.Unseen == "", "the reading is whole: %s", after.Throttled.Unseen)
-		c.that(after.Throttled.Time > 200*time.Millisecond, "what is above is counted")
+		c.that(after.Throttled.Time > 0, "what is above is counted")
 	} else {
 		c.that(after.Throttled.Unseen != "", "the reading is not whole")
 	}
@@ -110,9 +110,9 @@ func groupMadeAgain(c *check) {
 	c.set(group, "cpu.max", half)
 	p := c.probe("group=" + group)
 	p.read()
-	p.spin(2, spell)
+	c.stopsFor(p, group, enough)
 	before := p.read()
-	c.that(before.Throttled.Time > 200*time.Millisecond, "throttled")
+	c.that(before.Throttled.Time > 0, "throttled")
 	p.move(other)
 	c.must(os.Remove(group))
 	c.must(os.Mkdir(group, 0o755))

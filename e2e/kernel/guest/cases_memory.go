@@ -36,24 +36,26 @@ func parentsMemoryMax(c *check) {
 	fills(c, group, filepath.Dir(group), "memory.max")
 }
 
+// pause is between two looks at what the kernel does by itself.
+func pause() { time.Sleep(100 * time.Millisecond) }
+
 // past has a process in group want more than memory.high lets it have.
 func past(c *check, group string) *subject {
 	c.set(group, "memory.high", fmt.Sprint(40*mib))
 	p := c.probe("group=" + group)
 	p.order(order{Do: "allocate", Count: 60}) // which may take very long
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if c.number(group, "memory.events", "high ") > 0 {
-			break
-		}
-	}
+	c.until(func() bool { return c.number(group, "memory.events", "high ") > 0 }, "memory.high reached", pause)
 	return p
 }
 
 func memoryHigh(c *check) {
 	group := c.group("memory-high")
 	p := past(c, group)
-	time.Sleep(2 * time.Second) // the kernel adds up who waits every two seconds
-	r := p.read()
+	var r reading // the kernel adds up who waits every two seconds
+	c.until(func() bool { return r.StalledErr != "" || r.Stalled > 0 && r.Memory.Share() > 0.9 }, "the process stalled", func() {
+		pause()
+		r = p.read()
+	})
 	c.logf("%d of %d MiB, stalled %v", r.Memory.Used/mib, r.Memory.Limit/mib, r.Stalled)
 	c.that(r.Memory.Limit == 40*mib && r.Memory.LimitName == "memory.high", "the limit is %d, %s", r.Memory.Limit, r.Memory.LimitName)
 	c.that(r.Memory.Share() > 0.9, "it is used up: %.2f", r.Memory.Share())

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gym-observer/observer"
 )
@@ -13,14 +12,28 @@ import (
 func diagnoses(c *check, p *subject, want string) answer {
 	p.order(order{Do: "observe", Wait: true})
 	var last answer
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	defer func() { c.logf("%s", last.Summary) }() // also of a verdict that never came
+	c.until(func() bool { return last.Verdict == want }, "the verdict "+want, func() {
+		pause()
 		last = p.order(order{Do: "diagnose"})
-		if last.Verdict == want {
-			break
+	})
+	return last
+}
+
+// never looks at four windows, one more than a verdict needs, for one that is not
+// to come, and returns the last.
+func never(c *check, p *subject, wrong string) (last answer) {
+	p.order(order{Do: "observe", Wait: true})
+	windows := 0
+	c.until(func() bool { return windows == 4 || last.Verdict == wrong }, "four windows", func() {
+		pause()
+		if a := p.order(order{Do: "diagnose"}); !a.At.Equal(last.At) {
+			last = a
+			windows++
 		}
-	}
+	})
+	c.that(last.Verdict != wrong, "the verdict is %s: %s", last.Verdict, last.Summary)
 	c.logf("%s", last.Summary)
-	c.that(last.Verdict == want, "the verdict is %q, and should be %q", last.Verdict, want)
 	return last
 }
 
@@ -28,7 +41,7 @@ func verdictOwnQuota(c *check) {
 	group := c.group("verdict-own-quota")
 	c.set(group, "cpu.max", "50000 100000")
 	p := c.probe("group=" + group)
-	p.order(order{Do: "spin", Count: 2, For: time.Minute})
+	p.order(order{Do: "spin", Count: 2, For: forever})
 	diagnoses(c, p, "cpu_throttled")
 }
 
@@ -37,22 +50,12 @@ func verdictHiddenQuota(c *check) {
 	group := c.group("verdict-hidden-quota/own", "cpu")
 	c.set(filepath.Dir(group), "cpu.max", "50000 100000")
 	p := c.probe("group="+group, "namespace=mount", "namespace=cgroup", "mount")
-	p.order(order{Do: "spin", Count: 2, For: time.Minute})
+	p.order(order{Do: "spin", Count: 2, For: forever})
 	if c.countsAbove() {
 		diagnoses(c, p, "cpu_throttled")
 		return
 	}
-	p.order(order{Do: "observe", Wait: true})
-	var last answer
-	for range 30 {
-		time.Sleep(200 * time.Millisecond)
-		last = p.order(order{Do: "diagnose"})
-		if last.Verdict == "cpu_contended" {
-			break
-		}
-	}
-	c.that(last.Verdict != "cpu_contended", "nobody else has the processors")
-	c.logf("%s", last.Summary)
+	last := never(c, p, "cpu_contended") // nobody else has the processors
 	for _, cause := range []string{"cpu_throttled", "cpu_contended"} {
 		c.that(slices.Contains(last.Unmeasured, observer.Cause(cause)), "%s is unmeasured: %v", cause, last.Unmeasured)
 	}
@@ -65,15 +68,6 @@ func verdictMemoryHigh(c *check) {
 
 func verdictWarmCache(c *check) {
 	p := warm(c, c.group("verdict-warm-cache"))
-	p.order(order{Do: "observe", Wait: true})
-	var last answer
-	for range 30 {
-		time.Sleep(200 * time.Millisecond)
-		last = p.order(order{Do: "diagnose"})
-		if last.Verdict == "memory" {
-			break
-		}
-	}
+	last := never(c, p, "memory")
 	c.that(last.Verdict == "none", "the verdict is %q, and should be none", last.Verdict)
-	c.logf("%s", last.Summary)
 }

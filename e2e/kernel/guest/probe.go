@@ -32,9 +32,10 @@ type reading struct {
 	ThrottledErr string
 	CPULimit     float64 // 0 for none
 
-	Threads      kernel.ThreadTimes
-	ThreadsTruth kernel.SchedTime // added up by other code
-	ThreadsErr   string
+	Threads     kernel.ThreadTimes
+	ThreadsLow  kernel.SchedTime // before them, added up by other code
+	ThreadsHigh kernel.SchedTime // after them
+	ThreadsErr  string
 
 	Memory     kernel.MemoryUse
 	MemoryErr  string
@@ -61,6 +62,7 @@ type answer struct {
 	Reading reading
 
 	// Of a diagnosis; its JSON is not made to be read back.
+	At               time.Time
 	Verdict, Summary string
 	Unmeasured       []observer.Cause
 }
@@ -178,7 +180,7 @@ func (p *prober) do(o order, a *answer) error {
 		}
 	case "diagnose":
 		d := observer.Diagnose()
-		a.Verdict, a.Summary, a.Unmeasured = string(d.Verdict), d.Summary, d.Unmeasured
+		a.At, a.Verdict, a.Summary, a.Unmeasured = d.At, string(d.Verdict), d.Summary, d.Unmeasured
 		return nil
 	}
 	if o.Wait {
@@ -234,8 +236,9 @@ func (p *prober) read() (r reading) {
 			r.StalledErr = err.Error()
 		}
 	}
-	r.ThreadsTruth = threadsTruth()
+	r.ThreadsLow = threadsTruth()
 	threads, err := p.threads.Read()
+	r.ThreadsHigh = threadsTruth()
 	if err != nil {
 		r.ThreadsErr = err.Error()
 	}

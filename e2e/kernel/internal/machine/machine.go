@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 const emulator = "qemu-system-x86_64"
@@ -29,6 +31,10 @@ type Machine struct {
 	Programs  map[string]string // by their path in the machine; "init" is started
 	Arguments []string          // for init
 	Directory string            // for the files of one run
+
+	// Silence is how long the machine may say nothing, neither on its console nor
+	// in its results, before it counts as one that hangs.
+	Silence time.Duration
 }
 
 // DiskSize is the size of the machine's disk, /dev/nvme0n1, which is empty. It is
@@ -36,7 +42,8 @@ type Machine struct {
 const DiskSize = 256 << 20
 
 // Run starts the machine, waits until it has switched itself off, and returns
-// what init wrote to /dev/ttyS1. The console is in the error, if there is one.
+// what init wrote to /dev/ttyS1. An error has the end of the console, where a
+// machine that hangs shows how far it came.
 //
 // Without KVM, which a container mostly does not have, the emulator is some ten
 // times slower than the machine that it runs on.
@@ -54,23 +61,82 @@ func (m Machine) Run(ctx context.Context) (results string, err error) {
 	}
 	output := filepath.Join(m.Directory, "results")
 
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	command := exec.CommandContext(ctx, emulator,
 		"-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.Kernel, "-initrd", initramfs,
 		"-drive", "if=none,id=disk,format=raw,file="+disk, "-device", "nvme,serial=1,drive=disk",
 		"-serial", "stdio", "-serial", "file:"+output,
-		"-append", "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off -- "+strings.Join(m.Arguments, " "),
+		"-append", bootOptions+" -- "+strings.Join(m.Arguments, " "),
 	)
-	var console bytes.Buffer
-	command.Stdout, command.Stderr = &console, &console
+	command.WaitDelay = time.Second
+	console := &heard{}
+	command.Stdout, command.Stderr = console, console
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		m.watch(ctx, cancel, console, output)
+	}()
 	runErr := command.Run()
+	why := context.Cause(ctx) // before the watch is told to end
+	cancel(nil)
+	<-watched
 	text, err := os.ReadFile(output)
-	if err := errors.Join(runErr, ctx.Err(), err); err != nil {
-		return string(text), fmt.Errorf("%s: %w\n%s", emulator, err, tail(console.String()))
+	if err := errors.Join(why, runErr, err); err != nil {
+		return string(text), fmt.Errorf("%s: %w\nThe console ended with:\n%s", emulator, err, tail(console.text.String()))
 	}
 	return string(text), nil
 }
 
-// tail returns the end of what a machine said.
-func tail(text string) string { return text[max(0, len(text)-4000):] }
+// bootOptions have the kernel say where it is from the first moment on, for one
+// that hangs before it has a console.
+//
+// With no_timer_check it does not try out whether the old timer ticks. It would
+// give it some hundredths of a second, which can go by before an emulator that
+// shares its processors comes round, and then panic.
+const bootOptions = "console=ttyS0 earlyprintk=ttyS0 no_timer_check panic=-1 rdinit=/init mitigations=off"
+
+// watch ends a machine that hangs.
+func (m Machine) watch(ctx context.Context, end context.CancelCauseFunc, console *heard, output string) {
+	const look = 500 * time.Millisecond
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	// Looks are counted, and not what the clock says: while this process stands
+	// still, so does the machine.
+	var before int64
+	for silent := time.Duration(0); silent < m.Silence; silent += look {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		said := console.bytes.Load()
+		if results, err := os.Stat(output); err == nil {
+			said += results.Size()
+		}
+		if said != before {
+			before, silent = said, 0
+		}
+	}
+	end(fmt.Errorf("the machine hangs: it has said nothing for %v", m.Silence))
+}
+
+// heard is what a machine says on its console.
+type heard struct {
+	text  bytes.Buffer
+	bytes atomic.Int64 // the length of text, for the watch
+}
+
+func (h *heard) Write(text []byte) (int, error) {
+	h.bytes.Add(int64(len(text)))
+	return h.text.Write(text)
+}
+
+// tail returns the last lines of what a machine said.
+func tail(text string) string {
+	const lines = 40
+	all := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r", "")), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
