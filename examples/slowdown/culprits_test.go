@@ -34,7 +34,6 @@ import (
 var (
 	culprits = flag.Bool("culprits", false, "inject each cause in a process of its own; takes minutes, on a machine that is quiet")
 	one      = flag.Bool("one", false, "with -culprits: only the first injection of each cause")
-	healthy  = flag.Duration("healthy", 0, "watch a healthy server for so `long`, which needs a -timeout that is longer")
 )
 
 const (
@@ -221,38 +220,6 @@ func isSilentFor(least time.Duration) func(trace string) bool {
 		}
 		return false
 	}
-}
-
-// TestHealthyServerIsNone watches a server for a long time. A verdict that
-// neighbours or the hypervisor explain is reported, and no failure.
-func TestHealthyServerIsNone(t *testing.T) {
-	if *healthy == 0 {
-		t.Skip("skipped: -healthy 10m watches a healthy server for ten minutes")
-	}
-	i, err := find(observer.CauseNone, "open")
-	require.NoError(t, err)
-	child := startChild(t, "-cause", string(i.cause), "-kind", i.kind)
-	defer child.kill()
-	windows, confirmed, others := 0, 0, 0.0
-	for began := time.Now(); time.Since(began) < *healthy; windows++ {
-		report := child.next()
-		if report.Machine != nil {
-			others += report.Machine.Others
-		}
-		verdict := report.Diagnosis.Verdict
-		if verdict == observer.CauseNone {
-			continue
-		}
-		text := fmt.Sprintf("window %d at %s: %s (others used %s)", report.Window,
-			report.Diagnosis.At.Format(time.TimeOnly), report.Diagnosis.Summary, report.Machine)
-		if child.explained(report) || child.overloaded(report) {
-			confirmed++
-			t.Logf("confirmed: %s", text)
-		} else {
-			t.Errorf("false: %s", text)
-		}
-	}
-	t.Logf("%d windows, %d with a verdict that others explain; these used %.2f CPUs on average", windows, confirmed, others/float64(windows))
 }
 
 func needsQuiet(t *testing.T) {

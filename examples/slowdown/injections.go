@@ -169,6 +169,10 @@ var injections = []injection{
 		what: "100 MiB of garbage a second beside a live heap of 32 MiB: the collector works, and copes"},
 	{cause: observer.CauseNone, kind: "herd", inject: wakeTogether,
 		what: "a thousand goroutines wake up at the same moment, ten times a second, and have little to do"},
+	{cause: observer.CauseNone, kind: "bursts", inject: computeNowAndThen,
+		what: "one goroutine a processor computes for 300 ms of each 1.3 s: the processors are full by turns, and nothing queues"},
+	{cause: observer.CauseNone, kind: "writes", inject: writeNowAndThen,
+		what: "128 rollouts each write for a hundredth of their time: one or two always do, and none waits for another"},
 	{cause: observer.CauseNone, kind: "children", inject: runTools,
 		what: "16 rollouts each run a tool of 3 s in a process of its own"},
 	{cause: observer.CauseNone, kind: "watch", inject: watch,
@@ -188,20 +192,26 @@ var errNotPossible = errors.New("not possible here")
 
 // find returns the injection of a kind, or the first of the cause.
 func find(cause observer.Cause, kind string) (injection, error) {
-	var kinds []string
 	for _, i := range injections {
-		if i.cause != cause {
-			continue
-		}
-		if kind == "" || kind == i.kind {
+		if i.cause == cause && (kind == "" || kind == i.kind) {
 			return i, nil
 		}
-		kinds = append(kinds, i.kind)
 	}
-	if kinds == nil {
+	all := kinds(cause)
+	if all == nil {
 		return injection{}, fmt.Errorf("%q is no cause", cause)
 	}
-	return injection{}, fmt.Errorf("%s has no kind %q, only %s", cause, kind, strings.Join(kinds, ", "))
+	return injection{}, fmt.Errorf("%s has no kind %q, only %s", cause, kind, strings.Join(all, ", "))
+}
+
+// kinds are the names of a cause's injections, nil if there is no such cause.
+func kinds(cause observer.Cause) (names []string) {
+	for _, i := range injections {
+		if i.cause == cause {
+			names = append(names, i.kind)
+		}
+	}
+	return names
 }
 
 // suffering is an injection under way.

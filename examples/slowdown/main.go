@@ -106,7 +106,7 @@ func parse(arguments []string, stdout, stderr io.Writer) (settings, error) {
 	err := flags.Parse(arguments)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
+		fmt.Fprintf(stdout, usage, strings.Join(kinds(observer.CauseNone), ", "))
 		flags.SetOutput(stdout)
 		flags.PrintDefaults()
 		return s, err
@@ -143,6 +143,9 @@ the observer says about it at the end of each window.
   go run ./examples/slowdown -healthy children            a workload that is odd, and suffers from nothing
   go run ./examples/slowdown -cause lock -suffer 8s       suffer, then watch the verdict go back to none
   go run ./examples/slowdown -cause lock -capture /tmp/e  leave evidence, for go tool trace
+
+These are healthy, and look as if they were not; -list says what each does:
+%s.
 
 It serves its live page, whose address it prints.
 

@@ -33,10 +33,15 @@ func spinners(ctx context.Context, _ *server) error {
 
 // computeInBursts has sixteen times the work that the processors can do for 300 ms
 // of each 1.3 s, and none in between.
-func computeInBursts(ctx context.Context, _ *server) error {
+func computeInBursts(ctx context.Context, _ *server) error { return burst(ctx, 16*processors()) }
+
+// computeNowAndThen has as much as they can do.
+func computeNowAndThen(ctx context.Context, _ *server) error { return burst(ctx, processors()) }
+
+func burst(ctx context.Context, goroutines int) error {
 	for ctx.Err() == nil {
 		burst, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		spin(burst, 16*processors())
+		spin(burst, goroutines)
 		cancel()
 		_ = sleep(ctx, time.Second)
 	}

@@ -225,6 +225,22 @@ func writeForAHundredth(ctx context.Context, s *server) error {
 	return nil
 }
 
+// writeNowAndThen does the same with rollouts that are elsewhere in between.
+func writeNowAndThen(ctx context.Context, _ *server) error {
+	admission := newAdmission(128)
+	drive(ctx, 128, func(ctx context.Context) error {
+		return admission.Do(ctx, func(ctx context.Context) error {
+			if err := sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			end := observer.Driver().BeginOutputWrite(ctx)
+			defer end(1)
+			return sleep(ctx, 10*time.Millisecond)
+		})
+	})
+	return nil
+}
+
 // writeQuickly writes one output to nowhere.
 func writeQuickly(ctx context.Context) error {
 	end := observer.Driver().BeginOutputWrite(ctx)
