@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/gym-observer/observer"
 )
@@ -25,6 +28,17 @@ func TestEveryCauseHasAnInjection(t *testing.T) {
 	assert.Equal(t, explained, injected)
 }
 
+func TestEveryHealthyWorkloadIsExplained(t *testing.T) {
+	page, err := os.ReadFile("../../docs/DIAGNOSIS.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "| `-healthy` |")
+	require.True(t, found, "DIAGNOSIS.md has the table of healthy workloads")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, name := range kinds(observer.CauseNone) {
+		assert.Contains(t, table, "`"+name+"`", "what it looks like and why it is not")
+	}
+}
+
 func TestCommandLine(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -34,6 +48,7 @@ func TestCommandLine(t *testing.T) {
 		stderr    string
 	}{
 		{"help", []string{"-help"}, named, "The exit status is 0 if the cause was named", ""},
+		{"help names the healthy ones", []string{"-help"}, named, "idle, open, workers", ""},
 		{"list", []string{"-list"}, named, "-kind rwmutex", ""},
 		{"nothing", nil, misused, "", "which cause?"},
 		{"an unknown cause", []string{"-cause", "gremlins"}, misused, "", `"gremlins" is no cause`},

@@ -41,6 +41,7 @@ type recorded struct {
 		PoolWaitSeconds      float64  `json:"pool_wait_seconds"`
 		RequestWaitSeconds   float64  `json:"request_wait_seconds"`
 		AdmissionWaitSeconds float64  `json:"admission_wait_seconds"`
+		VerdictThen          string   `json:"verdict_then"`
 	}
 }
 
