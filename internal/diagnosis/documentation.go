@@ -91,7 +91,7 @@ var documentation = [NumCauses]Documentation{
 		Why:       "A handful live there for good in many programs; `signal.Notify` is one. 0.15 … 30",
 	},
 	Wait: {
-		Meaning:   "Requests in flight wait for something in this process that no other cause covers: a channel, a pool of connections, a semaphore, a limiter.",
+		Meaning:   "Requests in flight wait for something in this process that no other cause covers: a channel, a pool of connections, a semaphore, a limiter. Or calls out wait for a connection of the process's own HTTP client (`MaxConnsPerHost`), also where it serves nothing, as a driver.",
 		LookFirst: "the site says where, and what holds it; then give that more room, or hold it for less",
 		NotIt:     "Long polls and streams, which wait by design: declare them with `WithExpectedWait`. A wait for a database is another server's doing, and is information",
 		Why:       "The least of 27 sick programs had 11.7 waiting, 126 ms each; a half-used pool has 7.2 of 24 ms, 300 long polls 5.6",
