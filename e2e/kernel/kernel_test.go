@@ -93,10 +93,10 @@ func list(t *testing.T, guest string) []string {
 }
 
 const (
-	// silence is more than the minute that a case may take, after which the machine
-	// says something of it, and much more than a kernel takes from one line of its
-	// start to the next.
-	silence = 100 * time.Second
+	// silence is more than the minute and a half that a case may take, after which
+	// the machine says something of it, and much more than a kernel takes from one
+	// line of its start to the next.
+	silence = 2 * time.Minute
 
 	// toReport is what is left of the test's time for saying what was seen so far.
 	toReport = 10 * time.Second

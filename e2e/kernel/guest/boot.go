@@ -16,7 +16,7 @@ import (
 )
 
 // patience is for one case, on an emulator that shares its processors.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 // boot is the machine's init. It writes a line for each case to the second serial
 // port, so that what the kernel has to say stays on the first, and switches the

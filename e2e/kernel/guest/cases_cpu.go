@@ -117,12 +117,11 @@ func burst(c *check) {
 
 func weight(c *check) {
 	own, other := c.group("weight/own", "cpu"), c.group("weight/other", "cpu")
-	c.set(other, "cpu.weight", "10000")
-	c.set(own, "cpu.weight", "10")
+	c.set(other, "cpu.weight", "1000")
+	c.set(own, "cpu.weight", "100") // with less, what the probe is asked for takes it a minute
 	p, neighbour := c.probe("group="+own), c.probe("group="+other)
 	before := p.read()
-	neighbour.order(order{Do: "spin", Count: 2, For: forever})
-	after := p.waits(before)
+	after := p.waits(before, neighbour)
 	c.logf("run delay %v, idle %.2f", after.Threads.Delay-before.Threads.Delay, after.Idle)
 	c.that(after.Threads.Slices > before.Threads.Slices, "time slices are counted")
 	c.between(after.Threads.Delay, after.ThreadsLow.Delay, after.ThreadsHigh.Delay, "run delay")
@@ -199,12 +198,13 @@ func throttlingTest(c *check) {
 	}
 }
 
-// waits has a probe want two processors until its threads have waited for them,
-// since a reading, for half of that time, and returns the reading then. There has
-// to be a neighbour that takes them.
-func (p *subject) waits(before reading) (after reading) {
+// waits has a probe want two processors beside a neighbour that takes them, until
+// its threads have waited long enough since a reading, and returns the reading then.
+// The neighbour does not go on: beside it, four thousand threads are read for a minute.
+func (p *subject) waits(before reading, neighbour *subject) (after reading) {
 	p.c.until(func() bool { return after.ThreadsLow.Delay-before.ThreadsHigh.Delay > spell/2 }, "a run delay", func() {
-		p.spin(2, spell)
+		neighbour.order(order{Do: "spin", Count: 2, For: 2 * spell})
+		p.spin(2, 2*spell)
 		after = p.read()
 	})
 	return after
@@ -215,12 +215,9 @@ func manyThreads(c *check, threads int) {
 	own, other := c.group("threads/own", "cpu"), c.group("threads/other", "cpu")
 	p, neighbour := c.probe("group="+own), c.probe("group="+other)
 	p.order(order{Do: "threads", Count: threads, Wait: true})
-	for range 3 { // with more threads than one reading takes it has to come round
-		p.read()
-	}
+	p.order(order{Do: "come round", Count: 3, Wait: true}) // where there are more threads than one reading takes
 	before := p.read()
-	neighbour.order(order{Do: "spin", Count: 2, For: forever})
-	after := p.waits(before)
+	after := p.waits(before, neighbour)
 	delay := after.Threads.Delay - before.Threads.Delay
 	low, high := after.ThreadsLow.Delay-before.ThreadsHigh.Delay, after.ThreadsHigh.Delay-before.ThreadsLow.Delay
 	c.logf("run delay %v of %v to %v, whole %t", delay, low, high, after.Threads.Whole)

@@ -160,6 +160,15 @@ func (p *prober) do(o order, a *answer) error {
 			}
 			return nil
 		}
+	case "come round": // that many readings of the threads
+		work = func() error {
+			for range o.Count {
+				if _, err := p.threads.Read(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 	case "move": // the process into a group
 		work = func() error { return os.WriteFile(filepath.Join(o.Path, "cgroup.procs"), []byte("0"), 0) }
 	case "thread": // one that spins in a threaded group
