@@ -205,6 +205,7 @@ func (p *subject) waits(before reading, neighbour *subject) (after reading) {
 	p.c.until(func() bool { return after.ThreadsLow.Delay-before.ThreadsHigh.Delay > spell/2 }, "a run delay", func() {
 		neighbour.order(order{Do: "spin", Count: 2, For: 2 * spell})
 		p.spin(2, 2*spell)
+		neighbour.order(order{Do: "rest"})
 		after = p.read()
 	})
 	return after

@@ -110,6 +110,9 @@ func (p *prober) do(o order, a *answer) error {
 	case "read":
 		a.Reading = p.read()
 		return nil
+	case "rest": // once all that it was told is done
+		p.tasks.Wait()
+		return nil
 	case "spin": // that many goroutines use a processor
 		work = func() error { spin(o.Count, o.For); return nil }
 	case "allocate": // that many MiB, one after the other
