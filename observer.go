@@ -37,8 +37,8 @@
 // admission.go, which count into the one value of totals.go. The exporter reads
 // that in collection.go. A loop of scheduler.go wakes at each interval, and sampler.go
 // hands what it saw to the window, the page and the capture; when a window is
-// complete, internal/diagnosis judges it, sites.go has looked for the lines, and
-// diagnose.go puts both into words. handle.go and process.go hold the life cycle
+// complete, internal/diagnosis judges it, internal/examine has looked for the lines,
+// and diagnose.go puts both into words. handle.go and process.go hold the life cycle
 // together.
 //
 // The catalogue in internal/catalogue lists every signal with its unit, meaning and

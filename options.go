@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gym-observer/observer/internal/examine"
 )
 
 // WithMeterProvider exports through a provider of the application's own, which
@@ -102,7 +104,7 @@ func WithSites(on bool) Option {
 // /debug/pprof/profile answers 500. Without it neither is in the binary. The first
 // handle's holds for the process.
 func WithProfiles() Option {
-	return func(c *config) { c.profiles = newProfiles }
+	return func(c *config) { c.profiles = examine.NewProfiles }
 }
 
 const (
@@ -148,7 +150,7 @@ func WithCapture(directory string, opts ...CaptureOption) Option {
 			return
 		}
 		c.startCapture = startCapture
-		c.profiles = newProfiles
+		c.profiles = examine.NewProfiles
 		// Here, which is in Start: a program that changes its working directory later
 		// would leave its captures in two places. Where it has none, each capture says so.
 		if absolute, err := filepath.Abs(directory); err == nil {

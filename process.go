@@ -12,8 +12,10 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/gym-observer/observer/internal/examine"
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/sites"
 )
 
 // session is the process-wide state: what runs between the first Start and the
@@ -150,10 +152,9 @@ func newSession(provider metric.MeterProvider, shutdown func(context.Context) er
 	s.sampler.failures = s.failures
 	s.sampler.windows = windows{every: c.window, process: s.process, machine: totals.machine, failed: s.failures.report}
 	s.sampler.history = page.NewRecorder(lagEdges)
-	s.sampler.examiner.off = c.withoutSites
+	s.sampler.examiner = examine.Examiner{Off: c.withoutSites, Marks: sites.MarksOf(scopeName)}
 	if c.profiles != nil && !c.withoutSites {
-		s.sampler.examiner.profiles = c.profiles()
-		s.sampler.examiner.profiles.used = cpuTimeOf(s.process)
+		s.sampler.examiner.Profiles = c.profiles(s.sampler.examiner.Marks, cpuTimeOf(s.process))
 	}
 	s.sampler.gc.noticeCollection()
 	s.collector.failures, s.collector.process = s.failures, s.process
@@ -254,7 +255,7 @@ func (s *session) current() Diagnosis {
 // its time, or call this package.
 func (s *session) close(ctx context.Context) {
 	defer close(s.closed)
-	s.sampler.examiner.profiles.stop(s.deadline)
+	s.sampler.examiner.Stop(s.deadline)
 	captured := s.sampler.capture.end() // before the flush: a Start that does not wait for it wants to record
 	<-s.instrumented
 	to := s.sampler.recorder.Load()

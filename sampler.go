@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/examine"
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/response"
+	"github.com/gym-observer/observer/internal/sites"
 )
 
 // seenOften is the longest interval of samples at which work in flight may get its
@@ -25,7 +27,7 @@ type sampler struct {
 
 	gc        gcRecorder
 	windows   windows
-	examiner  examiner
+	examiner  examine.Examiner
 	judge     diagnosis.Judge // belongs to whoever samples
 	samples   int             // in the open window; likewise
 	diagnosed atomic.Pointer[verdict]
@@ -39,7 +41,7 @@ func (s *sampler) begin(now time.Time) {
 	defer s.windows.report() // last of all: see take
 	s.diagnosed.Store(nil)
 	s.judge = diagnosis.Judge{}
-	s.examiner.begun()
+	s.examiner.Begin()
 	s.windows.begin(now)
 	first := sampleOf(now, 0, reading.Queues{})
 	first.Admissions, first.Waited = s.admitted()
@@ -61,10 +63,10 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 	sample.Admissions, sample.Waited = s.admitted()
 	s.history.Add(&sample, interval)
 	totals.requests.peers.Sample()
-	sample.Pooled = s.examiner.pooledNow()
+	sample.Pooled = s.examiner.Pooled()
 	s.samples++
-	s.examiner.look(now)
-	if w := s.windows.add(&sample, s.examiner.tell); w != nil {
+	s.examiner.Look(now, inFlight)
+	if w := s.windows.add(&sample, s.examiner.Tell); w != nil {
 		s.publish(w)
 		s.capture.watch()
 	}
@@ -117,6 +119,11 @@ func sampleOf(at time.Time, lag time.Duration, queues reading.Queues) diagnosis.
 	return sample
 }
 
+// inFlight is what the counters say at the moment of a snapshot.
+func inFlight() sites.Now {
+	return sites.Now{InFlight: int(totals.requests.inFlight()), Streaming: int(response.Streaming())}
+}
+
 // seeWork gives requests that have begun since the last sample their time, and
 // says whether that will be done often.
 func seeWork(often bool) {
@@ -156,8 +163,8 @@ func (s *sampler) held() (held page.Held) {
 func (s *sampler) publish(w *diagnosis.Window) {
 	outcome := s.judge.Next(w, s.windows.every)
 	cause := outcome.Verdict
-	s.examiner.endWindow(w, s.windows.every)
-	found, where := s.examiner.of(cause, w.At)
+	s.examiner.EndWindow(w, s.windows.every)
+	found, where := s.examiner.Of(cause, w.At)
 	published := &verdict{Outcome: outcome, sites: publicSites(found), where: where}
 	for _, peer := range totals.requests.peers.EndWindow(s.samples, w.Length) {
 		published.peers = append(published.peers, Peer{Host: peer.Name, Waiting: peer.Waiting, Wait: peer.Wait, InFlight: peer.InFlight})

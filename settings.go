@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/env"
+	"github.com/gym-observer/observer/internal/examine"
+	"github.com/gym-observer/observer/internal/sites"
 )
 
 const (
@@ -45,7 +47,7 @@ type config struct {
 	window   time.Duration        // of the diagnosis
 
 	withoutSites bool
-	profiles     func() *profiles // nil without WithProfiles and WithCapture
+	profiles     func(sites.Marks, func() time.Duration) *examine.Profiles // nil without WithProfiles and WithCapture
 
 	capture      *captureSettings // nil for no capture
 	startCapture func(*captureSettings, func(cause string, err error)) (*capture, error)

@@ -39,44 +39,22 @@ func (e *Examined) Windows(n int) Diagnosis {
 }
 
 // Snapshots is how many were taken in all.
-func (e *Examined) Snapshots() int { return e.sampler.examiner.taken }
+func (e *Examined) Snapshots() int { return e.sampler.examiner.Taken() }
 
 // InFlight are the requests in flight, and those out of the process.
 func (e *Examined) InFlight() (served, outbound, streams int64) {
 	return totals.requests.inFlight(), totals.requests.outbound.Now(), response.Streaming()
 }
 
-// Profile has a window end in which a cause held, lets meanwhile run, which gets a
-// channel that is closed when no profile is being taken, and ends the next window.
-func (e *Examined) Profile(cause Cause, meanwhile func(taken <-chan struct{})) (found []Site, where string) {
-	examiner := &e.sampler.examiner
-	examiner.makeReader()
-	held := theCause(cause)
-	examiner.profiles.endWindow(examiner.reader, &examiner.found, held, e.at)
-	taken := make(chan struct{})
-	if begun := examiner.profiles.done.Load(); begun != nil {
-		taken = *begun
-	} else {
-		close(taken)
-	}
-	meanwhile(taken)
-	<-taken
-	e.at = e.at.Add(time.Second)
-	examiner.profiles.endWindow(examiner.reader, &examiner.found, held, e.at)
-	return e.Named(cause)
+// Suffer has a window end in which a cause held.
+func (e *Examined) Suffer(cause Cause) {
+	e.sampler.examiner.EndWindow(windowWith(map[diagnosis.Cause]float64{theCause(cause): 1000}), time.Second)
 }
 
 // Named are the sites of a verdict, as they are known now.
 func (e *Examined) Named(cause Cause) (found []Site, where string) {
-	all, where := e.sampler.examiner.of(theCause(cause), e.at)
+	all, where := e.sampler.examiner.Of(theCause(cause), e.at)
 	return publicSites(all), where
-}
-
-// BeginProfile begins a profile of the processor, and returns what is closed when it
-// is over.
-func (e *Examined) BeginProfile() <-chan struct{} {
-	e.sampler.examiner.profiles.takeProcessor()
-	return *e.sampler.examiner.profiles.done.Load()
 }
 
 func theCause(cause Cause) diagnosis.Cause {

@@ -1,11 +1,19 @@
-package observer
+// Package examine decides in which windows to look for the lines where a cause is in
+// the code, has that done, and keeps what was found.
+//
+// An [Examiner] takes snapshots of the goroutines by itself, and profiles where it was
+// given [Profiles]. It is told of each sample and of the end of each window; what it
+// found goes into the window's reading and is asked for by verdict. How a stack is read
+// is internal/sites's, which rule holds internal/diagnosis's. It knows no totals, no
+// options and no exported type: what is in flight comes as two numbers, and the sites
+// leave as they were found.
+package examine
 
 import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/number"
-	"github.com/gym-observer/observer/internal/response"
 	"github.com/gym-observer/observer/internal/sites"
 )
 
@@ -13,12 +21,14 @@ import (
 // that most wait at to the top; more cost and add nothing.
 const snapshotsPerWindow = 10
 
-// examiner looks for the lines where a cause is in the code: in the window after one
+// Examiner looks for the lines where a cause is in the code: in the window after one
 // in which it held, since a verdict needs two windows anyhow. Nothing runs while
-// nothing holds. It belongs to whoever samples for the process.
-type examiner struct {
-	off      bool      // WithSites(false)
-	profiles *profiles // nil without WithProfiles
+// nothing holds. Its zero value takes no profiles. All of it but [Examiner.Stop]
+// belongs to whoever samples for the process.
+type Examiner struct {
+	Off      bool        // nothing is looked for
+	Profiles *Profiles   // nil where none are to be taken
+	Marks    sites.Marks // by which a snapshot tells whose goroutine a stack is
 
 	reader *sites.Reader // made when it is first needed
 	taker  sites.Taker
@@ -29,7 +39,7 @@ type examiner struct {
 	survey  sites.Survey
 	asked   bool // because requests wait, whether or not a cause held
 	refused error
-	taken   int // snapshots in all; for tests
+	taken   int // snapshots in all
 
 	// pooled is how many outbound requests waited for a connection of this process's
 	// own pool, in the last window that was looked at.
@@ -39,21 +49,20 @@ type examiner struct {
 	found found
 }
 
-// begun opens a window that none comes before: what was planned for another, of a
+// Begin opens a window that none comes before: what was planned for another, of a
 // loop that has ended, is not to be taken in it.
-func (e *examiner) begun() {
+func (e *Examiner) Begin() {
 	e.survey, e.refused, e.moments = sites.Survey{}, nil, nil
 	e.pooled, e.asked, e.found = 0, false, nil
 }
 
-// look takes a snapshot, if it is time for one.
-func (e *examiner) look(now time.Time) {
+// Look takes a snapshot, if it is time for one. It then asks what is in flight.
+func (e *Examiner) Look(now time.Time, inFlight func() sites.Now) {
 	if len(e.moments) == 0 || now.Before(e.moments[0]) {
 		return
 	}
 	e.moments = e.moments[1:]
-	requests := &totals.requests
-	counts := sites.Now{InFlight: int(requests.inFlight()), Streaming: int(response.Streaming())}
+	counts := inFlight()
 	e.refused = e.taker.Look(func(stacks []sites.Stack) { e.survey.Add(e.reader.Read(stacks, counts)) })
 	if e.refused != nil {
 		e.moments = nil
@@ -62,17 +71,17 @@ func (e *examiner) look(now time.Time) {
 	e.taken++
 }
 
-// pooledNow is how many outbound requests wait for a connection of this process's own
+// Pooled is how many outbound requests wait for a connection of this process's own
 // pool, as far as snapshots of this window or the last one have shown.
-func (e *examiner) pooledNow() int64 {
+func (e *Examiner) Pooled() int64 {
 	if e.survey.Snapshots() > 0 {
 		return int64(e.survey.Pooled())
 	}
 	return int64(e.pooled)
 }
 
-// tell adds what the snapshots of a window have found to its reading.
-func (e *examiner) tell(r *diagnosis.Reading) {
+// Tell adds what the snapshots of a window have found to its reading.
+func (e *Examiner) Tell(r *diagnosis.Reading) {
 	if e.survey.Snapshots() == 0 {
 		return
 	}
@@ -82,9 +91,9 @@ func (e *examiner) tell(r *diagnosis.Reading) {
 	r.Children = r.Children.Max(number.Known(e.survey.Load(sites.Children)))
 }
 
-// endWindow keeps what was found, and decides what to look for in the next window.
-func (e *examiner) endWindow(w *diagnosis.Window, every time.Duration) {
-	if e.off {
+// EndWindow keeps what was found, and decides what to look for in the next window.
+func (e *Examiner) EndWindow(w *diagnosis.Window, every time.Duration) {
+	if e.Off {
 		return
 	}
 	held := w.Holding()
@@ -107,17 +116,17 @@ func (e *examiner) endWindow(w *diagnosis.Window, every time.Duration) {
 
 	e.asked = e.turns.Due(w.AsksForWaits())
 	if e.asked || e.pooled >= 1 || w.AsksForLocks() || e.wanted(held, w.At) {
-		e.begin(w.At, every)
+		e.plan(w.At, every)
 	}
-	if e.profiles != nil {
+	if e.Profiles != nil {
 		e.makeReader()
-		e.profiles.endWindow(e.reader, &e.found, held.First(), w.At)
+		e.Profiles.endWindow(e.reader, &e.found, held.First(), w.At)
 	}
 }
 
 // wanted reports whether the sites of what holds, or may become the verdict, are to
 // be looked for.
-func (e *examiner) wanted(held diagnosis.Set, now time.Time) bool {
+func (e *Examiner) wanted(held diagnosis.Set, now time.Time) bool {
 	first := held.First()
 	if _, bySnapshots := subjects[first]; !bySnapshots || first == diagnosis.None {
 		return false
@@ -128,17 +137,17 @@ func (e *examiner) wanted(held diagnosis.Set, now time.Time) bool {
 	return !e.found.recently(first, now)
 }
 
-// begin plans the snapshots of the window that opens.
-func (e *examiner) begin(now time.Time, every time.Duration) {
+// plan plans the snapshots of the window that opens.
+func (e *Examiner) plan(now time.Time, every time.Duration) {
 	e.makeReader()
 	for _, after := range sites.Moments(snapshotsPerWindow, every) {
 		e.moments = append(e.moments, now.Add(after))
 	}
 }
 
-func (e *examiner) makeReader() {
+func (e *Examiner) makeReader() {
 	if e.reader == nil {
-		e.reader = sites.NewReader(sites.ReadBuild(), sites.MarksOf(scopeName))
+		e.reader = sites.NewReader(sites.ReadBuild(), e.Marks)
 	}
 }
 
@@ -154,18 +163,18 @@ var subjects = map[diagnosis.Cause]sites.Subject{
 	diagnosis.None:          sites.Perhaps,
 }
 
-// of returns the sites of a verdict, and in words where they are or why there are
+// Of returns the sites of a verdict, and in words where they are or why there are
 // none. Those of an older incident are not its.
-func (e *examiner) of(verdict diagnosis.Cause, now time.Time) (all []sites.Site, where string) {
+func (e *Examiner) Of(verdict diagnosis.Cause, now time.Time) (all []sites.Site, where string) {
 	found, known := e.found[verdict]
 	lasts := 2 * sitesLast
 	if profiled(verdict) {
 		lasts = profilesApart + sitesLast
 	}
 	switch {
-	case e.off:
+	case e.Off:
 		return nil, ""
-	case profiled(verdict) && e.profiles == nil:
+	case profiled(verdict) && e.Profiles == nil:
 		return nil, "observer.WithProfiles would name the line"
 	case !known:
 		return nil, ""
@@ -175,4 +184,15 @@ func (e *examiner) of(verdict diagnosis.Cause, now time.Time) (all []sites.Site,
 		return nil, ""
 	}
 	return found.sites, sites.Where(found.sites, found.why)
+}
+
+// Taken is how many snapshots were taken in all.
+func (e *Examiner) Taken() int { return e.taken }
+
+// Stop ends a profile that is being taken, and waits for its end until a deadline. A
+// loop that could not be waited for may still sample.
+func (e *Examiner) Stop(deadline time.Time) {
+	if e.Profiles != nil {
+		e.Profiles.stop(deadline)
+	}
 }

@@ -1,7 +1,9 @@
-package observer
+package examine
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,17 +17,15 @@ import (
 // of which /debug/pprof/profile answers 500.
 const profilesApart = 10 * time.Minute
 
-// profiles takes the profiles of the heap and of the processor, for the causes that
-// snapshots of the goroutines say nothing of. WithProfiles and WithCapture alone lead
-// to its functions, so that what they need is in no other binary: whoever calls
-// package profile by name has it in all.
-type profiles struct {
+// Profiles takes the profiles of the heap and of the processor, for the causes that
+// snapshots of the goroutines say nothing of. [NewProfiles] alone leads to its
+// functions, so that what they need is in no binary that does not call it: whoever
+// calls package profile by name has it in all.
+type Profiles struct {
 	beginAllocated func() error
 	allocated      func(*sites.Reader) ([]sites.Site, error) // since beginAllocated
 	inUse          func(*sites.Reader) ([]sites.Site, error)
-	processor      func(context.Context, func() time.Duration) ([]sites.Site, error)
-
-	used func() time.Duration // CPU time of the process; nil where it is not known
+	processor      func(context.Context) ([]sites.Site, error)
 
 	counting bool      // allocations, in the open window
 	began    time.Time // the last profile of the processor
@@ -42,14 +42,16 @@ type takenProfile struct {
 	err   error
 }
 
-func newProfiles() *profiles {
+// NewProfiles returns what takes profiles, of a process whose functions have some
+// marks; used is the processor time of the process so far, or nil where it is not known.
+func NewProfiles(marks sites.Marks, used func() time.Duration) *Profiles {
 	allocations := new(profile.Allocations)
-	p := &profiles{
+	p := &Profiles{
 		beginAllocated: allocations.Begin,
 		allocated:      allocations.Sites,
 		inUse:          profile.InUse,
-		processor: func(ctx context.Context, used func() time.Duration) ([]sites.Site, error) {
-			return profile.Processor(ctx, sites.NewReader(sites.ReadBuild(), sites.MarksOf(scopeName)), used)
+		processor: func(ctx context.Context) ([]sites.Site, error) {
+			return profile.Processor(ctx, sites.NewReader(sites.ReadBuild(), marks), used)
 		},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -71,7 +73,7 @@ func ofProcessor(cause diagnosis.Cause) bool { return slices.Contains(causesOfPr
 
 // endWindow keeps what was found for a window's first cause, and begins what is to
 // be found in the next.
-func (p *profiles) endWindow(reader *sites.Reader, found *found, first diagnosis.Cause, now time.Time) {
+func (p *Profiles) endWindow(reader *sites.Reader, found *found, first diagnosis.Cause, now time.Time) {
 	if taken := p.taken.Swap(nil); taken != nil {
 		// One profile says the same for all of them, and on a crowded machine they take
 		// turns: the verdict may be another than the cause that it was taken for.
@@ -102,19 +104,23 @@ func (p *profiles) endWindow(reader *sites.Reader, found *found, first diagnosis
 }
 
 // takeProcessor profiles the processor, beside the sampling: it takes seconds.
-func (p *profiles) takeProcessor() {
+func (p *Profiles) takeProcessor() {
 	done := make(chan struct{})
 	p.done.Store(&done)
 	go func() {
 		defer close(done)
 		taken := new(takenProfile)
 		defer p.taken.Store(taken)
-		defer catch(&taken.err)
-		taken.sites, taken.err = p.processor(p.ctx, p.used)
+		defer func() {
+			if reason := recover(); reason != nil {
+				taken.err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+			}
+		}()
+		taken.sites, taken.err = p.processor(p.ctx)
 	}()
 }
 
-func (p *profiles) busy() bool {
+func (p *Profiles) busy() bool {
 	done := p.done.Load()
 	if done == nil {
 		return false
@@ -128,12 +134,16 @@ func (p *profiles) busy() bool {
 }
 
 // stop ends a profile that is being taken, and waits for its end until a deadline.
-func (p *profiles) stop(deadline time.Time) {
-	if p == nil {
+func (p *Profiles) stop(deadline time.Time) {
+	p.cancel()
+	done := p.done.Load()
+	if done == nil {
 		return
 	}
-	p.cancel()
-	if done := p.done.Load(); done != nil {
-		await(*done, deadline)
+	timeout := time.NewTimer(time.Until(deadline))
+	defer timeout.Stop()
+	select {
+	case <-*done:
+	case <-timeout.C:
 	}
 }
