@@ -17,20 +17,21 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gym-observer/observer/internal/evidence"
 )
 
 func init() {
 	// Captures into a directory until it is killed.
 	ChildModes["capture"] = func() error {
-		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(4<<20))}).capture
 		var failed error
-		c, err := startCapture(settings, func(_ string, err error) { failed = errors.Join(failed, err) })
+		c, err := evidence.Start(settingsOf(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureBudget(4<<20)), func(_ string, err error) { failed = errors.Join(failed, err) })
 		if err != nil {
 			return err
 		}
 		for {
-			c.begin("gc", diagnosisOfTest)
-			c.writing.Wait()
+			c.Begin("gc", filesOf(diagnosisOfTest)...)
+			c.Wait()
 			if failed != nil {
 				return failed
 			}
@@ -39,12 +40,16 @@ func init() {
 	}
 	// Captures thirty times.
 	ChildModes["capture thirty"] = func() error {
-		settings := resolve([]Option{WithCapture(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureCooldown(0), WithCaptureBudget(100<<10))}).capture
+		settings := settingsOf(os.Getenv("CAPTURE_DIRECTORY"), WithCaptureBudget(100<<10))
+		settings.Goroutines = 0 // without a trace, which is quicker
 		var failed error
-		c := newCapture(settings, func(_ string, err error) { failed = errors.Join(failed, err) })
+		c, err := evidence.Start(settings, func(_ string, err error) { failed = errors.Join(failed, err) })
+		if err != nil {
+			return err
+		}
 		for range 30 {
-			c.begin("gc", diagnosisOfTest)
-			c.writing.Wait()
+			c.Begin("gc", filesOf(diagnosisOfTest)...)
+			c.Wait()
 		}
 		return failed
 	}

@@ -9,13 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"runtime/trace"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -32,33 +30,30 @@ var diagnosisOfTest = Diagnosis{Verdict: CauseGC, Summary: "gc: the collector", 
 
 // capturing is a capture of which the test sees what it could not do.
 type capturing struct {
-	*capture
+	*evidence.Capture
 	log testlog.Log
 }
 
-// newCapturing captures into directory until the test ends, with no cooldown
-// unless an option sets one.
-func newCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
-	c := newQuietCapturing(t, directory, options...)
-	recording, err := startCapture(&c.captureSettings, c.failed)
+// newCapturing captures into directory until the test ends, with no cooldown.
+func newCapturing(t *testing.T, directory string) *capturing {
+	c := new(capturing)
+	var err error
+	c.Capture, err = evidence.Start(settingsOf(directory), (&failures{logger: c.log.Logger()}).report)
 	require.NoError(t, err)
-	c.capture = recording
-	t.Cleanup(func() { <-c.end() })
+	t.Cleanup(func() { <-c.End() })
 	return c
 }
 
-// newQuietCapturing does the same without a trace, which is quicker.
-func newQuietCapturing(t *testing.T, directory string, options ...CaptureOption) *capturing {
-	c := new(capturing)
-	settings := resolve([]Option{WithCapture(directory, append([]CaptureOption{WithCaptureCooldown(0)}, options...)...)}).capture
-	c.capture = newCapture(settings, (&failures{logger: c.log.Logger()}).report)
-	return c
+// settingsOf are those of options, with no cooldown.
+func settingsOf(directory string, options ...CaptureOption) *evidence.Settings {
+	options = append([]CaptureOption{WithCaptureCooldown(0)}, options...)
+	return resolve([]Option{WithCapture(directory, options...)}).capture
 }
 
 // now captures and waits until that is done.
 func (c *capturing) now(reason string) {
-	c.begin(reason, diagnosisOfTest)
-	c.writing.Wait()
+	c.Begin(reason, filesOf(diagnosisOfTest)...)
+	c.Wait()
 }
 
 // entries lists a directory by name, without what is being written.
@@ -74,44 +69,6 @@ func entries(t testing.TB, directory string) (names []string) {
 	return names
 }
 
-func TestCaptureWritesTheEvidence(t *testing.T) {
-	directory := filepath.Join(t.TempDir(), "made", "on", "the", "way")
-	c := newCapturing(t, directory)
-	before := time.Now().UTC().Truncate(time.Microsecond)
-	trace.WithRegion(t.Context(), "region of the test", func() {})
-	c.now("gc")
-	after := time.Now().UTC()
-	assert.Empty(t, c.log.Of())
-
-	names := entries(t, directory)
-	require.Len(t, names, 1)
-	parts := regexp.MustCompile(`^(\d{8}T\d{6}\.\d{6}Z)-gc-(\d+)$`).FindStringSubmatch(names[0])
-	require.NotNil(t, parts, names[0])
-	at, err := time.Parse("20060102T150405.000000Z", parts[1])
-	require.NoError(t, err)
-	assert.WithinRange(t, at, before, after)
-	assert.Equal(t, fmt.Sprint(os.Getpid()), parts[2])
-
-	folder := filepath.Join(directory, names[0])
-	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt", "trace.out"}, entries(t, folder))
-	text, err := os.ReadFile(filepath.Join(folder, "diagnosis.json"))
-	require.NoError(t, err)
-	want, err := json.Marshal(diagnosisOfTest)
-	require.NoError(t, err)
-	assert.JSONEq(t, string(want), string(text))
-	goroutines, err := os.ReadFile(filepath.Join(folder, "goroutines.txt"))
-	require.NoError(t, err)
-	assert.Contains(t, string(goroutines), "goroutine profile: total ")
-	assert.Contains(t, string(goroutines), "TestCaptureWritesTheEvidence", "grouped by stack, with names")
-
-	parsed, err := goTool(t, "trace", "-d=parsed", filepath.Join(folder, "trace.out"))
-	require.NoError(t, err, "%.1000s", parsed)
-	assert.Contains(t, parsed, "region of the test")
-	leftover, err := filepath.Glob(filepath.Join(directory, ".partial-*"))
-	require.NoError(t, err)
-	assert.Empty(t, leftover)
-}
-
 // goTool runs a tool of the Go distribution.
 func goTool(t *testing.T, arguments ...string) (output string, err error) {
 	program, err := exec.LookPath("go")
@@ -120,48 +77,6 @@ func goTool(t *testing.T, arguments ...string) (output string, err error) {
 	}
 	out, err := exec.CommandContext(t.Context(), program, append([]string{"tool"}, arguments...)...).CombinedOutput()
 	return string(out), err
-}
-
-func TestOneCaptureAtATime(t *testing.T) {
-	directory := t.TempDir()
-	c := newQuietCapturing(t, directory)
-	done, goOn := make(chan struct{}), make(chan struct{})
-	c.failed = func(_ string, err error) { // what a capture calls at its end
-		assert.NoError(t, err)
-		done <- struct{}{}
-		<-goOn
-	}
-	c.begin("gc", diagnosisOfTest)
-	<-done
-	c.begin("lock", diagnosisOfTest)
-	c.begin("lag", diagnosisOfTest)
-	close(goOn)
-	c.writing.Wait()
-	assert.Len(t, entries(t, directory), 1)
-
-	c.failed = func(_ string, err error) { assert.NoError(t, err) }
-	c.now("lag")
-	assert.Len(t, entries(t, directory), 2)
-}
-
-func TestCooldownBetweenCaptures(t *testing.T) {
-	directory := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		c := newQuietCapturing(t, directory, WithCaptureCooldown(time.Minute))
-		var reasons []string
-		for _, step := range []struct {
-			after  time.Duration
-			reason string
-		}{{0, "first"}, {0, "at_once"}, {time.Minute - 1, "just_before"}, {1, "then"}, {time.Second, "soon"}, {time.Hour, "later"}} {
-			time.Sleep(step.after)
-			c.now(step.reason)
-		}
-		for _, name := range entries(t, directory) {
-			reasons = append(reasons, strings.Split(name, "-")[1])
-		}
-		assert.Equal(t, []string{"first", "then", "later"}, reasons)
-		assert.Empty(t, c.log.Of())
-	})
 }
 
 func TestFailingDiskIsLoggedOnce(t *testing.T) {
@@ -277,8 +192,8 @@ func TestH49ApplicationsOwnRecorderIsLeftAlone(t *testing.T) {
 	o := startCapturing(t, &log, directory)
 	assert.Len(t, log.Of("WARN observer: captures will have no trace"), 1)
 	c := o.handle.session.sampler.capture
-	c.begin("gc", diagnosisOfTest)
-	c.writing.Wait()
+	c.Begin("gc", filesOf(diagnosisOfTest)...)
+	c.Wait()
 	o.Stop()
 
 	names := entries(t, directory)
@@ -298,7 +213,7 @@ func TestApplicationsOwnTraceGoesOn(t *testing.T) {
 	directory := t.TempDir()
 	var log testlog.Log
 	o := startCapturing(t, &log, directory)
-	o.handle.session.sampler.capture.begin("gc", diagnosisOfTest)
+	o.handle.session.sampler.capture.Begin("gc", filesOf(diagnosisOfTest)...)
 	o.Stop()
 	assert.True(t, trace.IsEnabled())
 	trace.Stop()
@@ -337,7 +252,7 @@ func TestCaptureIsOffByDefault(t *testing.T) {
 		p.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 50}))
 	}
 	p.take(time.Now(), time.Hour, reading.Queues{}, time.Hour)
-	p.capture.begin("nil", Diagnosis{})
+	p.capture.Begin("nil")
 }
 
 func TestWhichVerdictsAreCaptured(t *testing.T) {
@@ -357,15 +272,15 @@ func TestWhichVerdictsAreCaptured(t *testing.T) {
 			o := startCapturing(t, new(testlog.Log), directory, WithCaptureCooldown(0))
 			p := &o.handle.session.sampler
 			p.publish(test.w)
-			p.capture.writing.Wait()
+			p.capture.Wait()
 			assert.Empty(t, entries(t, directory), "it is not the verdict yet")
 			for range 3 {
 				p.publish(test.w)
-				p.capture.writing.Wait()
+				p.capture.Wait()
 			}
 			for range 3 {
 				p.publish(windowWith(nil))
-				p.capture.writing.Wait()
+				p.capture.Wait()
 			}
 			names := entries(t, directory)
 			if test.reason == "" {
@@ -414,18 +329,18 @@ func TestLagPastTheThresholdIsCaptured(t *testing.T) {
 func TestCaptureOptionsOutOfRangeCountAsNotGiven(t *testing.T) {
 	directory, err := filepath.Abs("d")
 	require.NoError(t, err)
-	defaults := captureSettings{directory, time.Second, 10 * time.Minute, 256 << 20, 20_000}
+	defaults := evidence.Settings{Directory: directory, Lag: time.Second, Cooldown: 10 * time.Minute, Budget: 256 << 20, Goroutines: 20_000}
 	for name, test := range map[string]struct {
 		options []CaptureOption
-		want    captureSettings
+		want    evidence.Settings
 	}{
 		"none":         {nil, defaults},
 		"nil":          {[]CaptureOption{nil, nil}, defaults},
 		"zero":         {[]CaptureOption{WithCaptureLag(0), WithCaptureBudget(0), WithCaptureGoroutines(0)}, defaults},
 		"negative":     {[]CaptureOption{WithCaptureLag(-1), WithCaptureCooldown(-1), WithCaptureBudget(-1), WithCaptureGoroutines(-1)}, defaults},
-		"in range":     {[]CaptureOption{WithCaptureLag(1), WithCaptureCooldown(2), nil, WithCaptureBudget(3), WithCaptureGoroutines(4)}, captureSettings{directory, 1, 2, 3, 4}},
-		"no cooldown":  {[]CaptureOption{WithCaptureCooldown(0)}, captureSettings{directory, time.Second, 0, 256 << 20, 20_000}},
-		"last of them": {[]CaptureOption{WithCaptureLag(5), WithCaptureLag(6), WithCaptureLag(0)}, captureSettings{directory, 6, 10 * time.Minute, 256 << 20, 20_000}},
+		"in range":     {[]CaptureOption{WithCaptureLag(1), WithCaptureCooldown(2), nil, WithCaptureBudget(3), WithCaptureGoroutines(4)}, evidence.Settings{Directory: directory, Lag: 1, Cooldown: 2, Budget: 3, Goroutines: 4}},
+		"no cooldown":  {[]CaptureOption{WithCaptureCooldown(0)}, evidence.Settings{Directory: directory, Lag: time.Second, Cooldown: 0, Budget: 256 << 20, Goroutines: 20_000}},
+		"last of them": {[]CaptureOption{WithCaptureLag(5), WithCaptureLag(6), WithCaptureLag(0)}, evidence.Settings{Directory: directory, Lag: 6, Cooldown: 10 * time.Minute, Budget: 256 << 20, Goroutines: 20_000}},
 	} {
 		c := resolve([]Option{WithCapture("d", test.options...), WithCapture("")})
 		require.NotNil(t, c.capture, name)
@@ -440,7 +355,7 @@ func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 	var log testlog.Log
 	later := startCapturing(t, &log, other)
 	assert.Len(t, log.Of("capture"), 1)
-	assert.Equal(t, first, later.handle.session.sampler.capture.directory)
+	assert.Equal(t, first, later.handle.session.sampler.capture.Directory())
 	later.Stop()
 	o.Stop()
 }
@@ -449,7 +364,7 @@ func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 	directory := t.TempDir()
 	o := startCapturing(t, new(testlog.Log), directory)
 	p := &o.handle.session.sampler
-	p.capture.begin("gc", diagnosisOfTest)
+	p.capture.Begin("gc", filesOf(diagnosisOfTest)...)
 	o.Stop()
 	names := entries(t, directory)
 	require.Len(t, names, 1)
@@ -459,15 +374,13 @@ func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 }
 
 func TestStopReturnsInTimeWhateverACaptureDoes(t *testing.T) {
-	o := startCapturing(t, new(testlog.Log), t.TempDir())
-	p := &o.handle.session.sampler
-	c := p.capture
 	stuck, released := make(chan struct{}), make(chan struct{})
-	c.failed = func(string, error) { // as in a disk that does not answer
-		close(stuck)
+	o := startCapturing(t, new(testlog.Log), t.TempDir())
+	o.handle.session.sampler.capture.Begin("gc", evidence.File{Name: "stuck", Write: func(io.Writer) error {
+		close(stuck) // as on a disk that does not answer
 		<-released
-	}
-	c.begin("gc", diagnosisOfTest)
+		return nil
+	}})
 	<-stuck
 	began := time.Now()
 	o.Stop()
@@ -490,7 +403,7 @@ func requireNothingRecords(t *testing.T) {
 	own.Stop()
 }
 
-// awaitGoroutinesGone waits until no goroutine runs code of this package, the
+// awaitGoroutinesGone waits until no goroutine runs code of this module, the
 // test's own excepted. One that stays fails the test at its deadline.
 func awaitGoroutinesGone(t *testing.T) {
 	t.Helper()
@@ -498,7 +411,8 @@ func awaitGoroutinesGone(t *testing.T) {
 	for {
 		running := 0
 		for stack := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
-			if bytes.Contains(stack, []byte("observer.(*")) && !bytes.Contains(stack, []byte("testing.tRunner")) {
+			ours := bytes.Contains(stack, []byte("observer.(*")) || bytes.Contains(stack, []byte("evidence.(*"))
+			if ours && !bytes.Contains(stack, []byte("testing.tRunner")) {
 				running++
 			}
 		}
@@ -533,8 +447,13 @@ func TestTraceIsRecordedByAStartWhileTheStopBeforeStillFlushes(t *testing.T) {
 		}
 	}
 	other := startCapturing(t, &log, directory)
-	assert.NotNil(t, other.handle.session.sampler.capture.recorder)
 	assert.Empty(t, log.Of("no trace"))
+	c := other.handle.session.sampler.capture
+	c.Begin("gc", filesOf(diagnosisOfTest)...)
+	c.Wait()
+	names := entries(t, directory)
+	require.Len(t, names, 1)
+	requireComplete(t, filepath.Join(directory, names[0]))
 	close(flushed)
 	<-stopped
 	other.Stop()
@@ -554,11 +473,11 @@ func TestH76CapturesStayInStartsDirectory(t *testing.T) {
 	option := WithCapture("evidence", WithCaptureCooldown(0))
 	o := startObserving(t, new(testlog.Log), option)
 	p := &o.handle.session.sampler
-	p.capture.begin("gc", diagnosisOfTest)
-	p.capture.writing.Wait()
+	p.capture.Begin("gc", filesOf(diagnosisOfTest)...)
+	p.capture.Wait()
 	t.Chdir(elsewhere)
-	p.capture.begin("lock", diagnosisOfTest)
-	p.capture.writing.Wait()
+	p.capture.Begin("lock", filesOf(diagnosisOfTest)...)
+	p.capture.Wait()
 	document := shown(t)
 	o.Stop()
 	assert.Len(t, entries(t, filepath.Join(began, "evidence")), 2)
@@ -571,10 +490,10 @@ func TestTraceEndsAndBeginsWithTheNumberOfGoroutines(t *testing.T) {
 	o := startCapturing(t, new(testlog.Log), directory, WithCaptureCooldown(0), WithCaptureGoroutines(100))
 	p := &o.handle.session.sampler
 	capture := func() (files []string) {
-		p.capture.watch() // as each window does
-		p.capture.writing.Wait()
-		p.capture.begin("gc", diagnosisOfTest)
-		p.capture.writing.Wait()
+		p.capture.Watch() // as each window does
+		p.capture.Wait()
+		p.capture.Begin("gc", filesOf(diagnosisOfTest)...)
+		p.capture.Wait()
 		names := entries(t, directory)
 		return entries(t, filepath.Join(directory, names[len(names)-1]))
 	}
@@ -591,16 +510,4 @@ func TestTraceEndsAndBeginsWithTheNumberOfGoroutines(t *testing.T) {
 		runtime.Gosched()
 	}
 	assert.Contains(t, capture(), "trace.out")
-}
-
-func TestFilesOfTheCallerAreCaptured(t *testing.T) {
-	directory := t.TempDir()
-	c := newQuietCapturing(t, directory)
-	c.begin("gc", diagnosisOfTest, evidence.JSON("sites.json", []string{"store.go:42"}))
-	c.writing.Wait()
-	folder := filepath.Join(directory, entries(t, directory)[0])
-	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt", "sites.json"}, entries(t, folder))
-	text, err := os.ReadFile(filepath.Join(folder, "sites.json"))
-	require.NoError(t, err)
-	assert.JSONEq(t, `["store.go:42"]`, string(text))
 }

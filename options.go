@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/examine"
 )
 
@@ -117,6 +118,9 @@ const (
 	defaultCaptureGoroutines = 20_000
 )
 
+// captureSettings are what [WithCapture] was given.
+type captureSettings evidence.Settings
+
 // CaptureOption changes what [WithCapture] does. A nil one counts as not given.
 type CaptureOption func(*captureSettings)
 
@@ -149,23 +153,23 @@ func WithCapture(directory string, opts ...CaptureOption) Option {
 		if directory == "" {
 			return
 		}
-		c.startCapture = startCapture
+		c.startCapture = evidence.Start
 		c.profiles = examine.NewProfiles
 		// Here, which is in Start: a program that changes its working directory later
 		// would leave its captures in two places. Where it has none, each capture says so.
 		if absolute, err := filepath.Abs(directory); err == nil {
 			directory = absolute
 		}
-		c.capture = &captureSettings{
-			directory:  directory,
-			lag:        defaultCaptureLag,
-			cooldown:   defaultCaptureCooldown,
-			budget:     defaultCaptureBudget,
-			goroutines: defaultCaptureGoroutines,
+		c.capture = &evidence.Settings{
+			Directory:  directory,
+			Lag:        defaultCaptureLag,
+			Cooldown:   defaultCaptureCooldown,
+			Budget:     defaultCaptureBudget,
+			Goroutines: defaultCaptureGoroutines,
 		}
 		for _, option := range opts {
 			if option != nil {
-				option(c.capture)
+				option((*captureSettings)(c.capture))
 			}
 		}
 	}
@@ -176,7 +180,7 @@ func WithCapture(directory string, opts ...CaptureOption) Option {
 func WithCaptureLag(d time.Duration) CaptureOption {
 	return func(s *captureSettings) {
 		if d > 0 {
-			s.lag = d
+			s.Lag = d
 		}
 	}
 }
@@ -186,7 +190,7 @@ func WithCaptureLag(d time.Duration) CaptureOption {
 func WithCaptureCooldown(d time.Duration) CaptureOption {
 	return func(s *captureSettings) {
 		if d >= 0 {
-			s.cooldown = d
+			s.Cooldown = d
 		}
 	}
 }
@@ -197,7 +201,7 @@ func WithCaptureCooldown(d time.Duration) CaptureOption {
 func WithCaptureBudget(bytes int64) CaptureOption {
 	return func(s *captureSettings) {
 		if bytes > 0 {
-			s.budget = bytes
+			s.Budget = bytes
 		}
 	}
 }
@@ -213,7 +217,7 @@ func WithCaptureBudget(bytes int64) CaptureOption {
 func WithCaptureGoroutines(most int) CaptureOption {
 	return func(s *captureSettings) {
 		if most > 0 {
-			s.goroutines = most
+			s.Goroutines = most
 		}
 	}
 }

@@ -127,9 +127,7 @@ func pageSnapshot() (s page.Snapshot) {
 	for _, peer := range d.Peers {
 		s.Peers = append(s.Peers, page.Peer(peer))
 	}
-	if running.sampler.capture != nil {
-		s.Captures = running.sampler.capture.directory
-	}
+	s.Captures = running.sampler.capture.Directory()
 	return s
 }
 

@@ -260,7 +260,7 @@ func TestHandlerShowsTheDiagnosis(t *testing.T) {
 	for range 2 {
 		i.sampler.publish(windowWith(map[diagnosis.Cause]float64{diagnosis.Lock: 9, diagnosis.OutputWrite: 9}))
 	}
-	i.sampler.capture.writing.Wait()
+	i.sampler.capture.Wait()
 	document := shown(t)
 	encoded, err := json.Marshal(Diagnose())
 	require.NoError(t, err)

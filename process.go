@@ -256,7 +256,7 @@ func (s *session) current() Diagnosis {
 func (s *session) close(ctx context.Context) {
 	defer close(s.closed)
 	s.sampler.examiner.Stop(s.deadline)
-	captured := s.sampler.capture.end() // before the flush: a Start that does not wait for it wants to record
+	captured := s.sampler.capture.End() // before the flush: a Start that does not wait for it wants to record
 	<-s.instrumented
 	to := s.sampler.recorder.Load()
 	if to != nil {

@@ -17,6 +17,7 @@ import (
 var arrows = map[string][]string{
 	"diagnosis":     {"number"},
 	"examine":       {"diagnosis", "number", "sites", "sites/profile"},
+	"evidence":      {"monotonic"},
 	"inflight":      {"monotonic"},
 	"page":          {"diagnosis", "evidence", "monotonic", "number"},
 	"reading":       {"kernel", "number"},

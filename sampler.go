@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/examine"
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
@@ -31,8 +32,8 @@ type sampler struct {
 	judge     diagnosis.Judge // belongs to whoever samples
 	samples   int             // in the open window; likewise
 	diagnosed atomic.Pointer[verdict]
-	history   *page.Recorder // what the page shows
-	capture   *capture       // nil where there is none
+	history   *page.Recorder    // what the page shows
+	capture   *evidence.Capture // nil where there is none
 }
 
 // begin opens the first window.
@@ -68,10 +69,10 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 	s.examiner.Look(now, inFlight)
 	if w := s.windows.add(&sample, s.examiner.Tell); w != nil {
 		s.publish(w)
-		s.capture.watch()
+		s.capture.Watch()
 	}
-	if s.capture != nil && lag > s.capture.lag {
-		s.capture.begin("lag", s.current())
+	if s.capture.IsLate(lag) {
+		s.capture.Begin("lag", filesOf(s.current())...)
 	}
 }
 
@@ -179,7 +180,7 @@ func (s *sampler) publish(w *diagnosis.Window) {
 	current := s.current()
 	log(s.failures.logger, outcome.Level(), "observer: verdict changed", attributesOfVerdict(current)...)
 	if outcome.Level() >= slog.LevelWarn {
-		s.capture.begin(cause.Name(), current)
+		s.capture.Begin(cause.Name(), filesOf(current)...)
 	}
 }
 
@@ -190,6 +191,15 @@ func attributesOfVerdict(d Diagnosis) []slog.Attr {
 		attributes = append(attributes, slog.String("site", d.Sites[0].Location), slog.Float64("share", d.Sites[0].Share))
 	}
 	return attributes
+}
+
+// filesOf are the files of a capture that say what a diagnosis says.
+func filesOf(d Diagnosis) []evidence.File {
+	files := []evidence.File{evidence.JSON("diagnosis.json", d)}
+	if len(d.Sites) > 0 {
+		files = append(files, evidence.JSON("sites.json", d.Sites))
+	}
+	return files
 }
 
 // current is the diagnosis of the last complete window.

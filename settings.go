@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/env"
+	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/examine"
 	"github.com/gym-observer/observer/internal/sites"
 )
@@ -49,8 +50,8 @@ type config struct {
 	withoutSites bool
 	profiles     func(sites.Marks, func() time.Duration) *examine.Profiles // nil without WithProfiles and WithCapture
 
-	capture      *captureSettings // nil for no capture
-	startCapture func(*captureSettings, func(cause string, err error)) (*capture, error)
+	capture      *evidence.Settings // nil for no capture
+	startCapture func(*evidence.Settings, func(cause string, err error)) (*evidence.Capture, error)
 
 	// What was given, for the log lines about what is ignored.
 	providerOptions int

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/reading"
 )
 
@@ -51,21 +50,6 @@ func TestASamplerTouchesNothingAfterItsLogLine(t *testing.T) {
 			second.Stop()
 		})
 	}
-}
-
-func TestNothingIsCapturedAfterTheEnd(t *testing.T) {
-	written := make(chan struct{}, 2)
-	c := newCapture(&captureSettings{}, func(string, error) {})
-	c.write = func(*capture, time.Time, string, Diagnosis, ...evidence.File) error {
-		written <- struct{}{}
-		return nil
-	}
-	c.begin("before", Diagnosis{})
-	<-c.end()
-	require.Len(t, written, 1)
-	c.begin("after", Diagnosis{})
-	c.writing.Wait()
-	assert.Len(t, written, 1)
 }
 
 // failsLater is a process whose CPU time cannot be read any more once the first

@@ -1,5 +1,5 @@
 // Package evidence is the folders that WithCapture leaves: their names, the
-// writing, and the removal of those past a budget. It knows nothing of a
+// writing, the removal of those past a budget, and when a [Capture] begins. It knows nothing of a
 // diagnosis, which it is given as any value to write as JSON.
 package evidence
 
