@@ -173,10 +173,7 @@ func startObserving(t *testing.T, log *testlog.Log, options ...Option) *Observer
 func awaitFirstWindow(o *Observer) {
 	l := &o.handle.session.sampler.windows
 	for {
-		l.mu.Lock()
-		begun := l.series != diagnosis.Series{}
-		l.mu.Unlock()
-		if begun {
+		if l.IsOpen() {
 			return
 		}
 		runtime.Gosched()

@@ -231,7 +231,7 @@ func (unreadable) OpenDescriptors() (int64, error)            { return 0, os.Err
 
 func TestAPanicOfASourceDoesNotReachTheVerdict(t *testing.T) {
 	i := manually(t)
-	i.sampler.windows.process = unreadable{}
+	i.sampler.windows.Process = unreadable{}
 	i.sampler.publish(&diagnosis.Window{At: time.Now(), Length: time.Second})
 	assert.Equal(t, CauseNone, Diagnose().Verdict)
 	assert.Equal(t, 1, len(i.log.Of("no threads")))

@@ -95,7 +95,7 @@ func (c *config) noteIgnored(s *session) {
 	if c.open != nil || c.provider != nil && !sameProvider(c.provider, s.provider) {
 		ignored = append(ignored, "provider")
 	}
-	if c.windowGiven && c.window != s.sampler.windows.every {
+	if c.windowGiven && c.window != s.sampler.windows.Every {
 		ignored = append(ignored, "window")
 	}
 	if c.capture != nil {
@@ -150,7 +150,7 @@ func newSession(provider metric.MeterProvider, shutdown func(context.Context) er
 		closed:       make(chan struct{}),
 	}
 	s.sampler.failures = s.failures
-	s.sampler.windows = windows{every: c.window, process: s.process, machine: totals.machine, failed: s.failures.report}
+	s.sampler.windows = windowsOf(c.window, s.process, s.failures.report)
 	s.sampler.history = page.NewRecorder(lagEdges)
 	s.sampler.examiner = examine.Examiner{Off: c.withoutSites, Marks: sites.MarksOf(scopeName)}
 	if c.profiles != nil && !c.withoutSites {

@@ -21,7 +21,9 @@ var arrows = map[string][]string{
 	"inflight":      {"monotonic"},
 	"page":          {"diagnosis", "evidence", "monotonic", "number"},
 	"reading":       {"kernel", "number"},
+	"readingtest":   {"kernel", "reading"},
 	"sites/profile": {"sites"},
+	"window":        {"diagnosis", "number", "reading"},
 }
 
 func TestRoomsKnowEachOtherInOneDirection(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/response"
 	"github.com/gym-observer/observer/internal/sites"
+	"github.com/gym-observer/observer/internal/window"
 )
 
 // seenOften is the longest interval of samples at which work in flight may get its
@@ -27,7 +28,7 @@ type sampler struct {
 	recorder atomic.Pointer[recorder] // nil until there is a provider's
 
 	gc        gcRecorder
-	windows   windows
+	windows   window.Series
 	examiner  examine.Examiner
 	judge     diagnosis.Judge // belongs to whoever samples
 	samples   int             // in the open window; likewise
@@ -39,11 +40,12 @@ type sampler struct {
 // begin opens the first window.
 func (s *sampler) begin(now time.Time) {
 	defer s.failures.survive("diagnosis")
-	defer s.windows.report() // last of all: see take
+	defer s.windows.Report() // last of all: see take
 	s.diagnosed.Store(nil)
 	s.judge = diagnosis.Judge{}
 	s.examiner.Begin()
-	s.windows.begin(now)
+	s.windows.Begin(now)
+	totals.driver.openWindow(now)
 	first := sampleOf(now, 0, reading.Queues{})
 	first.Admissions, first.Waited = s.admitted()
 	s.history.Begin(&first)
@@ -55,7 +57,7 @@ func (s *sampler) begin(now time.Time) {
 func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, interval time.Duration) {
 	var failed error
 	defer func() { s.failures.report(GCPauseInstrument, failed) }()
-	defer s.windows.report()
+	defer s.windows.Report()
 	sample := sampleOf(now, lag, queues)
 	seeWork(interval <= seenOften)
 	if to := s.recorder.Load(); to != nil {
@@ -67,7 +69,8 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 	sample.Pooled = s.examiner.Pooled()
 	s.samples++
 	s.examiner.Look(now, inFlight)
-	if w := s.windows.add(&sample, s.examiner.Tell); w != nil {
+	if w := s.windows.Add(&sample, s.examiner.Tell); w != nil {
+		totals.driver.openWindow(now)
 		s.publish(w)
 		s.capture.Watch()
 	}
@@ -89,6 +92,27 @@ func (s *sampler) takeLast() {
 		if all || !to.passOn(loopPatience) {
 			return
 		}
+	}
+}
+
+// windowsOf are the windows of this process, each of a length or a little more.
+func windowsOf(every time.Duration, process reading.Process, failed func(cause string, err error)) window.Series {
+	return window.Series{Every: every, Process: process, Machine: totals.machine, Counts: readCounts, Failed: failed}
+}
+
+// readCounts adds to a reading what this process counts of itself, and keeps what is
+// exported of the rest.
+func readCounts(r *diagnosis.Reading) {
+	requests, driver := &totals.requests, &totals.driver
+	r.OutboundEnded = requests.outbound.Ended() - requests.expectedOutbound.Ended()
+	r.RequestsEnded = requests.served.Ended() + requests.responses.Ended() - requests.expectedServed.Ended()
+	r.AdmissionEnded = driver.waiting.Ended()
+	r.Written = time.Duration(driver.written.Load())
+	if delay, ok := r.RunDelay.Get(); ok {
+		totals.runDelay.Raise(delay)
+	}
+	if throttled, ok := r.Throttled.Get(); ok {
+		totals.throttled.Raise(throttled)
 	}
 }
 
@@ -152,9 +176,9 @@ func (s *sampler) admitted() (admissions int64, waited time.Duration) {
 // held is what the process holds now, as far as it can be read.
 func (s *sampler) held() (held page.Held) {
 	defer s.failures.survive("history") // a source's; the verdict goes on
-	memory, err := s.windows.process.ResidentMemory()
+	memory, err := s.windows.Process.ResidentMemory()
 	held.Memory = number.If(err == nil, float64(memory))
-	threads, err := s.windows.process.Threads()
+	threads, err := s.windows.Process.Threads()
 	held.Threads = number.If(err == nil, float64(threads))
 	return held
 }
@@ -162,9 +186,9 @@ func (s *sampler) held() (held page.Held) {
 // publish takes the verdict of a window, counts its time, and says when it
 // changed.
 func (s *sampler) publish(w *diagnosis.Window) {
-	outcome := s.judge.Next(w, s.windows.every)
+	outcome := s.judge.Next(w, s.windows.Every)
 	cause := outcome.Verdict
-	s.examiner.EndWindow(w, s.windows.every)
+	s.examiner.EndWindow(w, s.windows.Every)
 	found, where := s.examiner.Of(cause, w.At)
 	published := &verdict{Outcome: outcome, sites: publicSites(found), where: where}
 	for _, peer := range totals.requests.peers.EndWindow(s.samples, w.Length) {

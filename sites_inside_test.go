@@ -30,7 +30,7 @@ const samplesPerWindow = 20
 
 // Windows lets so many windows pass, and returns the diagnosis of the last.
 func (e *Examined) Windows(n int) Diagnosis {
-	every := e.sampler.windows.every
+	every := e.sampler.windows.Every
 	for range n * samplesPerWindow {
 		e.at = e.at.Add(every / samplesPerWindow)
 		e.sampler.take(e.at, 0, reading.Queues{}, every/samplesPerWindow)

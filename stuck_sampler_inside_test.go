@@ -20,8 +20,8 @@ func TestASamplerTouchesNothingAfterItsLogLine(t *testing.T) {
 	for cause, fail := range map[string]func(*sampler){
 		GCPauseInstrument: func(s *sampler) { s.gc.pauses.Metric = "/no/such:metric" },
 		"own CPU time": func(s *sampler) {
-			s.windows.process = &failsLater{Process: s.windows.process}
-			s.windows.every = 5 * time.Millisecond
+			s.windows.Process = &failsLater{Process: s.windows.Process}
+			s.windows.Every = 5 * time.Millisecond
 		},
 	} {
 		t.Run(cause, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package observer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -19,6 +18,7 @@ import (
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/readingtest"
 	"github.com/gym-observer/observer/internal/testlog"
 )
 
@@ -45,155 +45,57 @@ func windowWith(loads map[diagnosis.Cause]float64) *diagnosis.Window {
 	return w
 }
 
-// stubMachine is a machine of which a test decides what can be read.
-type stubMachine struct {
-	threads    kernel.ThreadTimes
-	throttled  kernel.Throttled
-	cpus       float64
-	use        reading.GroupMemory
-	processors reading.Processors
-	children   int64
-	limit      int64
-
-	failed           error // of every reading
-	throttlingFailed error
-}
-
-func (m *stubMachine) Threads() (kernel.ThreadTimes, error) { return m.threads, m.failed }
-func (m *stubMachine) Throttled() (kernel.Throttled, error) {
-	return m.throttled, cmp.Or(m.failed, m.throttlingFailed)
-}
-func (m *stubMachine) Memory() (reading.GroupMemory, error)    { return m.use, m.failed }
-func (m *stubMachine) Processors() (reading.Processors, error) { return m.processors, m.failed }
-func (m *stubMachine) Children() (int64, error)                { return m.children, m.failed }
-func (m *stubMachine) DescriptorLimit() (int64, error)         { return m.limit, m.failed }
-func (m *stubMachine) CPULimit() (float64, error) {
-	if m.failed != nil {
-		return math.Inf(1), m.failed
-	}
-	return m.cpus, nil
-}
-
-// stubProcess is a process of which a test decides what can be read.
-type stubProcess struct {
-	user, system float64
-	descriptors  int64
-	failed       error
-}
-
-func (*stubProcess) Close()                               {}
-func (p *stubProcess) CPUTime() (float64, float64, error) { return p.user, p.system, p.failed }
-func (p *stubProcess) ResidentMemory() (int64, error)     { return 1 << 20, p.failed }
-func (p *stubProcess) Threads() (int64, error)            { return 7, p.failed }
-func (p *stubProcess) OpenDescriptors() (int64, error)    { return p.descriptors, p.failed }
-
-// stubbed are the windows over a machine and a process that a test decides on.
+// stubbed are the sampler over a machine and a process that a test decides on.
 type stubbed struct {
-	windows
-	machine *stubMachine
-	process *stubProcess
+	sampler
+	machine *readingtest.Machine
+	process *readingtest.Process
 	log     *testlog.Log
 	now     time.Time
 }
 
 func newStubbed(t *testing.T) *stubbed {
 	s := &stubbed{
-		machine: &stubMachine{cpus: math.Inf(1), limit: 1000, threads: kernel.ThreadTimes{Whole: true}},
-		process: new(stubProcess),
+		machine: &readingtest.Machine{CPUs: math.Inf(1), MostOpen: 1000, Times: kernel.ThreadTimes{Whole: true}},
+		process: new(readingtest.Process),
 		log:     new(testlog.Log),
 		now:     windowBegan,
 	}
-	s.windows.every, s.windows.machine, s.windows.process = windowLength, s.machine, s.process
-	s.windows.failed = (&failures{logger: s.log.Logger()}).report
+	s.sampler.failures, s.sampler.history = &failures{logger: s.log.Logger()}, page.NewRecorder(lagEdges)
+	s.windows = windowsOf(windowLength, s.process, s.sampler.failures.report)
+	s.windows.Machine = s.machine
 	previous := totals.driver.windowOpened.Load()
 	t.Cleanup(func() { totals.driver.windowOpened.Store(previous) })
-	s.windows.begin(s.now)
+	s.begin(s.now)
 	return s
 }
 
 // sample adds a sample after some time.
 func (s *stubbed) sample(after time.Duration) *diagnosis.Window {
 	s.now = s.now.Add(after)
-	defer s.windows.report()
-	sample := sampleOf(s.now, 0, reading.Queues{Runnable: number.Known(0), NotInGo: number.Known(0)})
-	return s.windows.add(&sample, func(*diagnosis.Reading) {})
+	before := s.diagnosed.Load()
+	s.take(s.now, 0, reading.Queues{Runnable: number.Known(0), NotInGo: number.Known(0)}, after)
+	if now := s.diagnosed.Load(); now != before {
+		return now.Window
+	}
+	return nil
 }
 
-func TestWindowsFollowEachOther(t *testing.T) {
+func TestFailingSourceIsLoggedOnce(t *testing.T) {
 	s := newStubbed(t)
-	s.process.user, s.machine.threads.Delay = 100, time.Hour // before the second window
-	assert.Nil(t, s.sample(windowLength-1))
-	w := s.sample(1)
-	require.NotNil(t, w)
-	assert.Equal(t, windowLength, w.Length)
-	assert.Equal(t, windowBegan.Add(windowLength), w.At)
-
-	s.process.user, s.process.system, s.machine.threads.Delay = 102, 1, time.Hour+2*time.Second
-	assert.Nil(t, s.sample(windowLength-1))
-	w = s.sample(windowLength + 1) // of a starved sampler
-	require.NotNil(t, w)
-	assert.Equal(t, 2*windowLength, w.Length)
-	assert.Equal(t, windowBegan.Add(3*windowLength), w.At)
-	assert.Equal(t, number.Known(3/8.), w.CPU)
-	assert.Equal(t, number.Known(2/8.), w.Load[diagnosis.CPUContended])
-}
-
-func TestUsableCPUsAreTheSmallestOfWhatLimitsThem(t *testing.T) {
-	s := newStubbed(t)
-	w := s.sample(windowLength)
-	assert.LessOrEqual(t, w.CPUs, w.Processors)
-	assert.Positive(t, w.CPUs)
-	s.machine.cpus = 0.25
-	w = s.sample(windowLength)
-	assert.Equal(t, 0.25, w.CPUs)
-}
-
-func TestFailingSourceIsLoggedOnceAndItsCauseIsUnmeasured(t *testing.T) {
-	s := newStubbed(t)
-	require.NotContains(t, s.sample(windowLength).Unmeasured(), diagnosis.CPUContended)
-	s.machine.failed, s.process.failed = errOfSource, errOfSource
+	s.machine.Failed, s.process.Failed = errOfSource, errOfSource
 	for range 3 {
-		w := s.sample(windowLength)
-		assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUContended, diagnosis.CPUThrottled, diagnosis.Descriptors, diagnosis.Memory}, w.Unmeasured())
-		assert.False(t, w.Steal.IsKnown())
-		assert.Positive(t, w.CPUs)
+		s.sample(windowLength)
 	}
 	for _, cause := range []string{"own CPU time", "cpu_contended", "cpu_throttled", "CPU limit", "steal", "memory", "descriptors", "descriptor limit"} {
 		assert.Len(t, s.log.Of("cause="+cause+" error=refused by the source"), 1, cause)
 	}
-	assert.Len(t, s.log.Of(), 8)
-
-	s.machine.failed, s.process.failed = nil, nil
-	s.machine.threads.Delay, s.process.user = time.Hour, 1e6 // in a window of which one end is not known
-	assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUContended, diagnosis.CPUThrottled}, s.sample(windowLength).Unmeasured())
-	assert.Empty(t, s.sample(windowLength).Unmeasured())
-}
-
-func TestLogHandlerMayTakeASampleItself(t *testing.T) {
-	s := newStubbed(t)
-	said := 0
-	s.windows.failed = func(string, error) {
-		if said++; said == 1 {
-			s.windows.begin(s.now) // as a handler does that calls Start
-		}
-	}
-	s.machine.failed = errOfSource
-	s.sample(windowLength)
-	assert.Positive(t, said)
-}
-
-func TestRunDelayIsUnreadableWhereThrottlingIs(t *testing.T) {
-	s := newStubbed(t)
-	s.machine.throttlingFailed = errOfSource
-	assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUThrottled, diagnosis.CPUContended}, s.sample(windowLength).Unmeasured())
-	s.machine.throttlingFailed = errors.ErrUnsupported
-	assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUThrottled}, s.sample(windowLength).Unmeasured())
 }
 
 func TestUnsupportedSourceIsNotLoggedAndHasNoTotal(t *testing.T) {
 	s := newStubbed(t)
 	WithoutTotals(t)
-	s.machine.failed, s.process.failed = fmt.Errorf("here: %w", errors.ErrUnsupported), errors.ErrUnsupported
+	s.machine.Failed, s.process.Failed = fmt.Errorf("here: %w", errors.ErrUnsupported), errors.ErrUnsupported
 	w := s.sample(windowLength)
 	assert.ElementsMatch(t, []diagnosis.Cause{diagnosis.CPUContended, diagnosis.CPUThrottled, diagnosis.Descriptors, diagnosis.Memory}, w.Unmeasured())
 	assert.Empty(t, s.log.Of())
@@ -222,7 +124,7 @@ func TestRecordedOutputWriteCountsAsFarAsItLiesInTheWindow(t *testing.T) {
 		s := newStubbed(t)
 		s.now = time.Now().Add(-ago)
 		totals.driver.openWindow(s.now.Add(-time.Hour)) // as a Start long ago left it
-		s.windows.begin(s.now)
+		s.begin(s.now)
 		return s
 	}
 	t.Run("short ones add up", func(t *testing.T) {
@@ -279,14 +181,14 @@ func TestWhatWaitsInThisProcessIsCountedAtEachSample(t *testing.T) {
 func TestKernelTotalsAreExportedAsTheyWereRead(t *testing.T) {
 	WithoutTotals(t)
 	s := newStubbed(t)
-	s.machine.threads.Delay, s.machine.throttled.Time = 7*time.Second, 3*time.Second
+	s.machine.Times.Delay, s.machine.Quota.Time = 7*time.Second, 3*time.Second
 	s.sample(windowLength)
 	delay, _ := totals.runDelay.Last()
 	throttled, _ := totals.throttled.Last()
 	assert.Equal(t, 7.0, delay)
 	assert.Equal(t, 3.0, throttled)
 
-	s.machine.failed = errOfSource
+	s.machine.Failed = errOfSource
 	s.sample(windowLength)
 	delay, _ = totals.runDelay.Last()
 	assert.Equal(t, 7.0, delay, "the last value stays")
@@ -295,7 +197,7 @@ func TestKernelTotalsAreExportedAsTheyWereRead(t *testing.T) {
 // sampling is a sampler of which nothing runs by itself.
 func sampling(t testing.TB, every time.Duration) *sampler {
 	s := &sampler{failures: &failures{logger: new(testlog.Log).Logger()}, history: page.NewRecorder(lagEdges)}
-	s.windows = windows{every: every, process: reading.NewProcess(), machine: totals.machine, failed: s.failures.report}
+	s.windows = windowsOf(every, reading.NewProcess(), s.failures.report)
 	s.begin(time.Now())
 	t.Cleanup(func() { seeWork(false) })
 	return s

@@ -1,4 +1,11 @@
-package observer
+// Package window makes one window after the other: it adds samples up, and reads
+// everything at the end of each.
+//
+// It is where readings and the diagnosis meet: internal/reading does not know what a
+// load is, and internal/diagnosis looks at no clock and no file. What this process
+// counts of itself is added by whoever owns those counts; this room knows no totals, no
+// metric and no verdict.
+package window
 
 import (
 	"errors"
@@ -11,13 +18,17 @@ import (
 	"github.com/gym-observer/observer/internal/reading"
 )
 
-// windows adds samples up to windows, each of which ends with a reading of
-// everything.
-type windows struct {
-	every   time.Duration // the length of a window, or a little more
-	process reading.Process
-	machine reading.Machine
-	failed  func(cause string, err error)
+// Series adds samples up to windows, each of which ends with a reading of
+// everything. Its methods are safe for concurrent use; the fields are set before.
+type Series struct {
+	Every   time.Duration // the length of a window, or a little more
+	Process reading.Process
+	Machine reading.Machine
+	Failed  func(cause string, err error) // what Report calls
+
+	// Counts adds to a reading what the process counts of itself. It must not call the
+	// application's code.
+	Counts func(*diagnosis.Reading)
 
 	mu       sync.Mutex // the samplers take turns; no callback takes it
 	series   diagnosis.Series
@@ -30,62 +41,66 @@ type failedReading struct {
 	err   error
 }
 
-// begin opens a window that none comes before. What failed is to be reported, as
-// for add.
-func (w *windows) begin(now time.Time) {
+// Begin opens a window that none comes before. What failed is to be reported, as
+// for Add.
+func (w *Series) Begin(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.series.Begin(now, w.read())
-	totals.driver.openWindow(now)
 }
 
-// add takes one sample, and returns the window that it completes, if it does. More
+// Add takes one sample, and returns the window that it completes, if it does. More
 // adds to its reading what else is known of it.
-func (w *windows) add(s *diagnosis.Sample, more func(*diagnosis.Reading)) *diagnosis.Window {
+func (w *Series) Add(s *diagnosis.Sample, more func(*diagnosis.Reading)) *diagnosis.Window {
 	w.mu.Lock()
 	if w.series.AsksForCPU() {
-		user, system, err := w.process.CPUTime()
+		user, system, err := w.Process.CPUTime()
 		s.CPU = w.reading("own CPU time", user+system, err)
 	}
-	if w.series.Add(s) < w.every {
+	if w.series.Add(s) < w.Every {
 		w.mu.Unlock()
 		return nil
 	}
 	defer w.mu.Unlock()
 	now := w.read()
 	more(&now)
-	ended := w.series.End(s.At, now)
-	totals.driver.openWindow(s.At)
-	return ended
+	return w.series.End(s.At, now)
 }
 
-// report reports the readings that failed. It calls the application's log handler.
-func (w *windows) report() {
+// Report reports the readings that failed. It calls the application's log handler.
+func (w *Series) Report() {
 	w.mu.Lock()
 	failed := w.failures
 	w.failures = nil
 	w.mu.Unlock()
 	for _, f := range failed {
-		w.failed(f.cause, f.err)
+		w.Failed(f.cause, f.err)
 	}
+}
+
+// IsOpen reports whether a window is open.
+func (w *Series) IsOpen() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.series != diagnosis.Series{}
 }
 
 // read takes a reading of everything; w.mu is held. What fails is to be
 // reported, unless this platform has no such thing, and leaves its cause
 // unmeasured.
-func (w *windows) read() diagnosis.Reading {
+func (w *Series) read() diagnosis.Reading {
 	var r diagnosis.Reading
 	w.readRuntime(&r)
-	user, system, err := w.process.CPUTime()
+	user, system, err := w.Process.CPUTime()
 	r.CPU = w.reading("own CPU time", user+system, err)
-	descriptors, err := w.process.OpenDescriptors()
+	descriptors, err := w.Process.OpenDescriptors()
 	r.Descriptors = w.reading(diagnosis.Descriptors.Name(), float64(descriptors), err)
 	w.readMachine(&r)
-	w.readCounts(&r)
+	w.Counts(&r)
 	return r
 }
 
-func (w *windows) readRuntime(r *diagnosis.Reading) {
+func (w *Series) readRuntime(r *diagnosis.Reading) {
 	t := w.runtime.Read()
 	r.Processors = max(1, t.Processors.Or(0))
 	r.Collector, r.Stopped, r.Locked = t.Collector, t.Stopped, t.Locked
@@ -97,51 +112,36 @@ func (w *windows) readRuntime(r *diagnosis.Reading) {
 	}
 }
 
-func (w *windows) readMachine(r *diagnosis.Reading) {
-	threads, err := w.machine.Threads()
+func (w *Series) readMachine(r *diagnosis.Reading) {
+	threads, err := w.Machine.Threads()
 	r.RunDelay = w.reading(diagnosis.CPUContended.Name(), threads.Delay.Seconds(), err)
 	r.Timeslices = number.If(err == nil, float64(threads.Slices))
 	if !threads.Whole {
 		r.RunDelay, r.Timeslices = number.Number{}, number.Number{}
 	}
-	throttled, err := w.machine.Throttled()
+	throttled, err := w.Machine.Throttled()
 	r.Throttled = w.reading(diagnosis.CPUThrottled.Name(), throttled.Time.Seconds(), err)
 	r.ThrottledPeriods = throttled.Periods
 	r.ThrottlingUnseen = throttled.Unseen != "" || err != nil && !errors.Is(err, errors.ErrUnsupported)
-	limit, err := w.machine.CPULimit()
+	limit, err := w.Machine.CPULimit()
 	w.reading("CPU limit", limit, err)
 	r.CPUs = min(r.Processors, limit)
-	processors, err := w.machine.Processors()
+	processors, err := w.Machine.Processors()
 	w.reading("steal", 0, err)
 	r.Idle, r.Steal, r.Machine = processors.Idle, processors.Steal, processors.Total
-	memory, err := w.machine.Memory()
+	memory, err := w.Machine.Memory()
 	w.reading(diagnosis.Memory.Name(), 0, err)
 	r.Memory.GroupUsed, r.Memory.GroupLimit, r.Memory.GroupHigh = memory.Used, memory.Limit, memory.High
 	r.Memory.GroupFailed, r.Memory.Stalled = err != nil, memory.Stalled
-	descriptors, err := w.machine.DescriptorLimit()
+	descriptors, err := w.Machine.DescriptorLimit()
 	r.DescriptorLimit = w.reading("descriptor limit", float64(descriptors), err)
 	if w.series.AsksForChildren() {
-		children, err := w.machine.Children()
+		children, err := w.Machine.Children()
 		r.Children = w.reading("child processes", float64(children), err)
 	}
-
-	if delay, ok := r.RunDelay.Get(); ok {
-		totals.runDelay.Raise(delay)
-	}
-	if throttled, ok := r.Throttled.Get(); ok {
-		totals.throttled.Raise(throttled)
-	}
 }
 
-func (w *windows) readCounts(r *diagnosis.Reading) {
-	requests, driver := &totals.requests, &totals.driver
-	r.OutboundEnded = requests.outbound.Ended() - requests.expectedOutbound.Ended()
-	r.RequestsEnded = requests.served.Ended() + requests.responses.Ended() - requests.expectedServed.Ended()
-	r.AdmissionEnded = driver.waiting.Ended()
-	r.Written = time.Duration(driver.written.Load())
-}
-
-func (w *windows) reading(cause string, value float64, err error) number.Number {
+func (w *Series) reading(cause string, value float64, err error) number.Number {
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		w.failures = append(w.failures, failedReading{cause, err})
 	}
