@@ -60,7 +60,7 @@ func (h *handle) join(c *config, loopName *string) (err error) {
 	h.session, err = enter(c, func() (*session, error) { return setUp(h.ctx, name, c) }, func(s *session) {
 		if loopName != nil {
 			h.loop = newLoop(name, c.settings, &s.sampler, &s.loops)
-			first := s.loops.add(h.loop)
+			first := s.loops.Add(h.loop)
 			if first {
 				s.sampler.gc.begin() // what happened while nobody sampled is not reported
 			}
@@ -121,7 +121,7 @@ func (h *handle) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
 	defer cancel()
 	if h.loop != nil {
-		h.loop.stop(loopPatience)
+		h.loop.Stop(loopPatience)
 	}
 	last := h.session.drop(h.loop, *h.deadline.Load())
 	close(h.left)

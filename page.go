@@ -98,7 +98,7 @@ func pageSnapshot() (s page.Snapshot) {
 	defer running.failures.survive("page")
 	d := running.current()
 	s = page.Snapshot{
-		Process: nameOfProcess(programName(), running.loops.all()),
+		Process: nameOfProcess(programName(), running.loops.All()),
 		At:      d.At,
 		Window:  d.Window,
 		Verdict: string(d.Verdict),

@@ -103,7 +103,7 @@ func TestHistoryCountsLagAsTheHistogramDoes(t *testing.T) {
 	i.beginHistory(now)
 	for n, lag := range []time.Duration{0, 50 * time.Microsecond, 50*time.Microsecond + 1, time.Millisecond, 3 * time.Millisecond, 5 * time.Second, time.Hour} {
 		due := now.Add(time.Duration(n) * time.Millisecond)
-		i.loop.now = func() time.Time { return due.Add(lag) }
+		i.loop.Now = func() time.Time { return due.Add(lag) }
 		i.loop.sample(due)
 	}
 	var want, got [page.LagBuckets]float64
@@ -176,7 +176,7 @@ func TestHistoryCountsThePausesOfTheCollector(t *testing.T) {
 	i.loop.sample(now) // what came before
 	i.beginHistory(now)
 	runtime.GC()
-	i.loop.now = func() time.Time { return now.Add(time.Second) }
+	i.loop.Now = func() time.Time { return now.Add(time.Second) }
 	i.loop.sample(now.Add(time.Second))
 	all, _ := shownHistory(t)
 	require.Equal(t, 1, len(all))

@@ -232,11 +232,11 @@ func (s *session) drop(l *loop, deadline time.Time) (last bool) {
 		running.Store(nil)
 		closing = append(closing, s)
 		s.deadline = deadline
-		s.loops.ended.Store(true)
+		s.loops.End()
 		s.ended.Store(true)
 		return true // the loop stays listed: its task count belongs to the last export
 	}
-	if l != nil && s.loops.remove(l) {
+	if l != nil && s.loops.Remove(l) {
 		s.sampler.diagnosed.Store(nil)
 	}
 	return false
@@ -244,7 +244,7 @@ func (s *session) drop(l *loop, deadline time.Time) (last bool) {
 
 // current is what Diagnose returns of this process.
 func (s *session) current() Diagnosis {
-	if len(s.loops.all()) == 0 {
+	if len(s.loops.All()) == 0 {
 		return Diagnosis{Summary: "nothing samples this process: the diagnosis needs an observer.Start"}
 	}
 	return s.sampler.current()

@@ -19,6 +19,7 @@ var arrows = map[string][]string{
 	"examine":       {"diagnosis", "number", "sites", "sites/profile"},
 	"evidence":      {"monotonic"},
 	"inflight":      {"monotonic"},
+	"lag":           {"reading"},
 	"page":          {"diagnosis", "evidence", "monotonic", "number"},
 	"reading":       {"kernel", "number"},
 	"readingtest":   {"kernel", "reading"},

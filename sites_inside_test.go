@@ -22,7 +22,7 @@ type Examined struct {
 // Examine observes the process until the test ends.
 func Examine(t testing.TB, options ...Option) *Examined {
 	m := manually(t, append([]Option{WithWindow(time.Second)}, options...)...)
-	return &Examined{m, m.loop.now()}
+	return &Examined{m, m.loop.Now()}
 }
 
 // samplesPerWindow is that of an interval of 50 ms in a window of a second.

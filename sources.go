@@ -80,8 +80,8 @@ func last(counter *count.Ratchet) source {
 func (c *collection) tasks(to point) error {
 	// Two points with one attribute set would be added up or dropped.
 	clear(c.named)
-	for _, loop := range c.loops.all() {
-		if loop.settings.TaskCount && !c.named[loop.name] {
+	for _, loop := range c.loops.All() {
+		if loop.counts && !c.named[loop.name] {
 			c.named[loop.name] = true
 			to.observe(loop.tasks.Load(), loop.observeOptions...)
 		}

@@ -44,7 +44,7 @@ func TestASamplerTouchesNothingAfterItsLogLine(t *testing.T) {
 			s.diagnosed.Store(nil)
 			second := Start(context.Background(), "second", WithSampleInterval(time.Hour))
 			close(release)
-			<-first.handle.loop.done
+			<-first.handle.loop.Done()
 			assert.Equal(t, 1000, s.samples)
 			assert.Nil(t, s.diagnosed.Load())
 			second.Stop()

@@ -35,7 +35,7 @@ func MarksOf(pkg string) Marks {
 		Expected:  pkg + ".(*middleware).serveExpected",
 		Outbound:  pkg + ".(*transport).RoundTrip",
 		Admission: []string{pkg + ".(*MeteredAdmission).Acquire", pkg + ".(*MeteredAdmission).wait"},
-		Packages:  []string{pkg, pkg + "/internal/sites", pkg + "/internal/examine", pkg + "/internal/window"},
+		Packages:  []string{pkg, pkg + "/internal/sites", pkg + "/internal/examine", pkg + "/internal/window", pkg + "/internal/lag"},
 	}
 }
 
