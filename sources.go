@@ -14,15 +14,15 @@ import (
 // goroutine collects; the rest are histograms, see instruments.go.
 var sources = map[string]func(*collection, point) error{
 	EventLoopTasksInstrument:              (*collection).tasks,
-	GCCollectionsInstrument:               (*collection).collections,
-	GCCollectedInstrument:                 (*collection).collected,
-	GCUncollectableInstrument:             (*collection).uncollectable,
+	GCCollectionsInstrument:               heapTotal(reading.Collections, &totals.collections),
+	GCCollectedInstrument:                 heapTotal(reading.Freed, &totals.collected),
+	GCUncollectableInstrument:             heapTotal(reading.Finalizers, &totals.uncollectable),
 	GCCountInstrument:                     (*collection).allocatedSinceCollection,
 	ProcessCPUTimeInstrument:              (*collection).cpuTime,
-	ProcessMemoryUsageInstrument:          (*collection).memoryUsage,
-	ProcessThreadCountInstrument:          (*collection).threadCount,
+	ProcessMemoryUsageInstrument:          ofProcess(reading.Process.ResidentMemory),
+	ProcessThreadCountInstrument:          ofProcess(reading.Process.Threads),
 	ProcessOpenFDsInstrument:              (*collection).openDescriptors,
-	ProcessUnixFDsInstrument:              (*collection).unixDescriptors,
+	ProcessUnixFDsInstrument:              (*collection).openDescriptors, // also where the provider refuses the other name
 	RequestsInFlightInstrument:            total(func() int64 { return totals.requests.inFlight() }),
 	RequestsUnhandledExceptionsInstrument: total(func() int64 { return totals.requests.exceptions.Load() }),
 	ResponsesInstrument:                   (*collection).responses,
@@ -77,6 +77,27 @@ func last(counter *count.Ratchet) source {
 	}
 }
 
+// heapTotal observes a total of the collector's, or its last value where this Go
+// does not tell.
+func heapTotal(which int, counter *count.Ratchet) source {
+	return func(c *collection, to point) error {
+		value, err := c.heap.Get(which)
+		if err == nil {
+			counter.Raise(float64(value))
+		}
+		to.repeat(counter, generationObserve...)
+		return err
+	}
+}
+
+// ofProcess observes what the kernel says of the process.
+func ofProcess(read func(reading.Process) (int64, error)) source {
+	return func(c *collection, to point) error {
+		value, err := read(c.process)
+		return to.observeUnless(err, value)
+	}
+}
+
 func (c *collection) tasks(to point) error {
 	// Two points with one attribute set would be added up or dropped.
 	clear(c.named)
@@ -87,27 +108,6 @@ func (c *collection) tasks(to point) error {
 		}
 	}
 	return nil
-}
-
-func (c *collection) collections(to point) error {
-	return c.heapCounter(to, reading.Collections, &totals.collections)
-}
-
-func (c *collection) collected(to point) error {
-	return c.heapCounter(to, reading.Freed, &totals.collected)
-}
-
-func (c *collection) uncollectable(to point) error {
-	return c.heapCounter(to, reading.Finalizers, &totals.uncollectable)
-}
-
-func (c *collection) heapCounter(to point, which int, counter *count.Ratchet) error {
-	value, err := c.heap.Get(which)
-	if err == nil {
-		counter.Raise(float64(value))
-	}
-	to.repeat(counter, generationObserve...)
-	return err
 }
 
 func (c *collection) allocatedSinceCollection(to point) error {
@@ -132,16 +132,6 @@ func (c *collection) cpuTime(to point) (err error) {
 	return err
 }
 
-func (c *collection) memoryUsage(to point) error {
-	bytes, err := c.process.ResidentMemory()
-	return to.observeUnless(err, bytes)
-}
-
-func (c *collection) threadCount(to point) error {
-	threads, err := c.process.Threads()
-	return to.observeUnless(err, threads)
-}
-
 func (c *collection) openDescriptors(to point) error {
 	first := c.readDescriptors()
 	failed := to.observeUnless(c.descriptorsFailed, c.descriptors)
@@ -150,10 +140,6 @@ func (c *collection) openDescriptors(to point) error {
 	}
 	return failed
 }
-
-// unixDescriptors observes the same, also where the provider has refused the other
-// name its instrument.
-func (c *collection) unixDescriptors(to point) error { return c.openDescriptors(to) }
 
 // readDescriptors reads once in a collection, for the signal's two names, and reports
 // whether it did so now.
