@@ -119,6 +119,23 @@ func TestRequestsAndRolloutsAreListedByAge(t *testing.T) {
 	})
 }
 
+// oldest is the work that has been in flight longest.
+type oldest struct {
+	work       []Work
+	unexpected *Work // the oldest that does not wait by design; nil for none
+}
+
+func oldestWork() (found oldest) {
+	all, unexpected := namer.Oldest(&totals.requests.listed, &totals.driver.listed, maxOldest, namePatience)
+	for _, w := range all {
+		found.work = append(found.work, Work{w.Kind, w.Name, w.Age})
+	}
+	if unexpected != nil {
+		found.unexpected = &Work{unexpected.Kind, unexpected.Name, unexpected.Age}
+	}
+	return found
+}
+
 func TestNothingInFlightIsNoWork(t *testing.T) {
 	found := oldestWork()
 	assert.Empty(t, found.work)

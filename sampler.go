@@ -13,6 +13,7 @@ import (
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/response"
 	"github.com/gym-observer/observer/internal/sites"
+	"github.com/gym-observer/observer/internal/verdict"
 	"github.com/gym-observer/observer/internal/window"
 )
 
@@ -32,7 +33,7 @@ type sampler struct {
 	examiner  examine.Examiner
 	judge     diagnosis.Judge // belongs to whoever samples
 	samples   int             // in the open window; likewise
-	diagnosed atomic.Pointer[verdict]
+	diagnosed atomic.Pointer[verdict.Verdict]
 	history   *page.Recorder    // what the page shows
 	capture   *evidence.Capture // nil where there is none
 }
@@ -190,12 +191,9 @@ func (s *sampler) publish(w *diagnosis.Window) {
 	cause := outcome.Verdict
 	s.examiner.EndWindow(w, s.windows.Every)
 	found, where := s.examiner.Of(cause, w.At)
-	published := &verdict{Outcome: outcome, sites: publicSites(found), where: where}
-	for _, peer := range totals.requests.peers.EndWindow(s.samples, w.Length) {
-		published.peers = append(published.peers, Peer{Host: peer.Name, Waiting: peer.Waiting, Wait: peer.Wait, InFlight: peer.InFlight})
-	}
+	peers := totals.requests.peers.EndWindow(s.samples, w.Length)
 	s.samples = 0
-	s.diagnosed.Store(published)
+	s.diagnosed.Store(&verdict.Verdict{Outcome: outcome, Sites: found, Where: where, Peers: peers})
 	totals.slowTime[cause].Add(int64(w.Length))
 	s.history.AddWindow(w, cause, s.held())
 	if !outcome.Changed {
@@ -232,5 +230,5 @@ func (s *sampler) current() Diagnosis {
 	if latest == nil {
 		return Diagnosis{Summary: "the first window is not complete yet"}
 	}
-	return diagnosisOf(latest, time.Now(), oldestWork())
+	return diagnosisOf(latest, time.Now())
 }

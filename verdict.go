@@ -1,64 +1,44 @@
 package observer
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/inflight"
 	"github.com/gym-observer/observer/internal/sites"
+	"github.com/gym-observer/observer/internal/verdict"
 )
 
-// verdict is what one window came to, with all that a diagnosis says of it. It does
-// not change.
-type verdict struct {
-	*diagnosis.Outcome
-	sites []Site
-	where string // in words
-	peers []Peer
-}
+// maxOldest is how many units of work a diagnosis lists.
+const maxOldest = 10
 
-// diagnosisOf puts the outcome of a window into words.
-func diagnosisOf(v *verdict, now time.Time, oldest oldest) Diagnosis {
-	w := v.Window
+// namer is the process's: two diagnoses must not both wait for a router that hangs.
+var namer = inflight.NewNamer()
+
+// diagnosisOf tells of a verdict, and of the requests and rollouts that are in flight
+// now.
+func diagnosisOf(v *verdict.Verdict, now time.Time) Diagnosis {
+	oldest, unexpected := namer.Oldest(&totals.requests.listed, &totals.driver.listed, maxOldest, namePatience)
 	result := Diagnosis{
-		At:         w.At,
-		Window:     w.Length,
+		At:         v.Window.At,
+		Window:     v.Window.Length,
 		Verdict:    causeOf(v.Verdict),
-		Summary:    v.Sentence(v.whereInWords()),
-		Unmeasured: causesOf(w.Unmeasured()),
-		Oldest:     oldest.work,
+		Summary:    v.Summary(now, unexpected),
+		Unmeasured: causesOf(v.Window.Unmeasured()),
 		Also:       causesOf(v.Also.List()),
-		Sites:      v.sites,
-		Peers:      v.peers,
+		Sites:      publicSites(v.Sites),
 	}
-	if w := oldest.unexpected; v.Verdict == diagnosis.None && w != nil && w.Age >= oldAge {
-		result.Summary += fmt.Sprintf("; the oldest work in flight is %s, for %v", w.describe(), w.Age.Round(time.Second))
+	for _, w := range oldest {
+		result.Oldest = append(result.Oldest, Work{w.Kind, w.Name, w.Age})
 	}
-	if age := now.Sub(w.At); age > 2*w.Length {
-		result.Summary = fmt.Sprintf("as of %v ago: %s", age.Round(time.Second), result.Summary)
+	for _, p := range v.Peers {
+		result.Peers = append(result.Peers, Peer{Host: p.Name, Waiting: p.Waiting, Wait: p.Wait, InFlight: p.InFlight})
 	}
-	for _, f := range w.Findings() {
+	for _, f := range v.Window.Findings() {
 		result.Findings = append(result.Findings, Finding{causeOf(f.Cause), f.Load, f.Evidence, f.Cause.Advice()})
 	}
 	return result
 }
-
-// whereInWords is what the sentence says of the place: the servers that are waited
-// for, and the lines.
-func (v *verdict) whereInWords() string {
-	if v.Verdict != diagnosis.Downstream || len(v.peers) == 0 || v.peers[0].Host == "" {
-		return v.where
-	}
-	words := fmt.Sprintf("%.1f of them for %s, %v each", v.peers[0].Waiting, v.peers[0].Host, v.peers[0].Wait.Round(time.Millisecond))
-	if v.where != "" {
-		words += "; " + v.where
-	}
-	return words
-}
-
-// oldAge is from when on work in flight is named in the sentence of none. Most
-// requests are done by then; a rollout of that age is worth a look, too.
-const oldAge = 30 * time.Second
 
 // causeOf is the exported name of a cause.
 func causeOf(c diagnosis.Cause) Cause { return Cause(c.Name()) }
@@ -68,13 +48,6 @@ func causesOf(list []diagnosis.Cause) (causes []Cause) {
 		causes = append(causes, causeOf(c))
 	}
 	return causes
-}
-
-func (w Work) describe() string {
-	if w.Name == "" {
-		return "a " + w.Kind
-	}
-	return "a " + w.Kind + " on " + w.Name
 }
 
 // publicSites are sites as the diagnosis has them.
