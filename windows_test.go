@@ -15,6 +15,7 @@ import (
 	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/kernel"
+	"github.com/gym-observer/observer/internal/monotonic"
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
@@ -121,6 +122,8 @@ func TestOutputWritesThatHaveBegunAreCountedAtEachSample(t *testing.T) {
 
 func TestRecordedOutputWriteCountsAsFarAsItLiesInTheWindow(t *testing.T) {
 	opened := func(ago time.Duration) *stubbed {
+		// No window is older than its process.
+		require.Eventually(t, func() bool { return monotonic.Now() > ago }, 2*windowLength, time.Millisecond)
 		s := newStubbed(t)
 		s.now = time.Now().Add(-ago)
 		totals.driver.openWindow(s.now.Add(-time.Hour)) // as a Start long ago left it
