@@ -1,6 +1,6 @@
 // Package evidence is the folders that WithCapture leaves: their names, the
-// writing, the removal of those past a budget, and when a [Capture] begins. It knows nothing of a
-// diagnosis, which it is given as any value to write as JSON.
+// writing, the removal of those past a budget, and when a [Capture] begins. It knows
+// nothing of a diagnosis, which it is given as any value to write as JSON.
 package evidence
 
 import (
