@@ -146,6 +146,25 @@ func TestNothingRemainsOfAProviderThatHungOnceItComesRound(t *testing.T) {
 	}
 }
 
+// A flush that never returns keeps neither the callback registered nor the provider
+// from being shut down.
+func TestFlushThatHangsLeavesNoStepOut(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	reader := sdkmetric.NewManualReader()
+	log := new(testlog.Log)
+	shutdown := make(chan struct{})
+	provider := &hanging{providerOf(reader), "ForceFlush", release}
+	o := observer.Start(t.Context(), "test", observer.WithLogger(log.Logger()), opened(provider, func(ctx context.Context) error {
+		close(shutdown)
+		return provider.Shutdown(ctx)
+	}))
+	require.NoError(t, o.Err())
+	within(t, stopBound, "Stop", o.Stop)
+	within(t, stopBound, "the shutdown", func() { <-shutdown })
+	assert.NotEmpty(t, log.Of("flushing the provider"))
+}
+
 // Handles of several loops begin and end in any order while readers collect, requests
 // are served and rollouts run.
 func TestTotalsAndGaugesHoldWhileHandlesComeAndGo(t *testing.T) {

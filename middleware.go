@@ -198,22 +198,7 @@ func (m *middleware) describe(r *http.Request, as *inflight.Request) {
 	if r.URL != nil {
 		as.Path, as.RawPath = r.URL.Path, r.URL.RawPath
 	}
-	as.Expected = m.expected != nil && m.expects(r)
-}
-
-// expects asks the application whether a request waits by design, on a goroutine
-// of its own: a Goexit there must not end the one that serves the request. It is
-// waited for without a limit, since the handler may write to the request as soon
-// as it has it.
-func (m *middleware) expects(r *http.Request) (expected bool) {
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		defer func() { _ = recover() }()
-		expected = m.expected(r)
-	}()
-	<-answered
-	return expected
+	as.Expected = m.expected != nil && answered(m.expected, r)
 }
 
 // endServed ends a request, with a response of a status or without one.

@@ -201,6 +201,31 @@ func TestOutboundCountsEndWithAPanic(t *testing.T) {
 	})
 }
 
+func TestTransportSurvivesTheFunctionsOfItsOptions(t *testing.T) {
+	for name, end := range map[string]func(){
+		"panic":          func() { panic("no answer") },
+		"panic with nil": func() { panic(nil) },
+		"Goexit":         runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observe(t)
+			base := new(http.Response)
+			transport := observer.Transport(roundTrip(func(*http.Request) (*http.Response, error) { return base, nil }),
+				observer.WithPeer(func(*http.Request) string { end(); return "server" }),
+				observer.WithExpectedOutboundWait(func(*http.Request) bool { end(); return true }))
+			var response *http.Response
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				response, _ = transport.RoundTrip(httptest.NewRequest(http.MethodGet, "http://model:8000/", nil))
+			}()
+			<-done
+			assert.Same(t, base, response, "the request goes on")
+			assert.Zero(t, o.collect(t).require(t, observer.OutboundInFlightInstrument))
+		})
+	}
+}
+
 // TestTransportAllocatesAtMostASmallObjectARequest asks where each request is to a
 // server that was given up meanwhile, as after a quiet window.
 func TestTransportAllocatesAtMostASmallObjectARequest(t *testing.T) {
@@ -208,9 +233,7 @@ func TestTransportAllocatesAtMostASmallObjectARequest(t *testing.T) {
 	t.Cleanup(observer.ForgetPeers) // the fifty below, of which others would find the places taken
 	observe(t)
 	response := new(http.Response)
-	transport := observer.Transport(roundTrip(func(*http.Request) (*http.Response, error) { return response, nil }),
-		observer.WithPeer(func(r *http.Request) string { return r.URL.Host }),
-		observer.WithExpectedOutboundWait(func(*http.Request) bool { return false }))
+	transport := observer.Transport(roundTrip(func(*http.Request) (*http.Response, error) { return response, nil }))
 	var requests []*http.Request
 	for i := range 50 { // each of them a server that nothing was sent to
 		requests = append(requests, httptest.NewRequest(http.MethodGet, "http://host"+strings.Repeat("x", i)+"/", nil))

@@ -288,9 +288,11 @@ func (s *session) close(ctx context.Context) {
 	}
 }
 
-// attempt calls into the provider and reports what comes of it, a panic or a
-// Goexit too, which do not leave out the next steps.
+// attempt calls into the provider and reports what comes of it: a panic, a Goexit
+// and a call that does not return, too, none of which leaves out the next steps. A
+// flush that hangs for ever must not keep the callback registered.
 func (s *session) attempt(what string, call func() error) {
-	done := apart(func() (struct{}, error) { return struct{}{}, call() })
-	s.failures.report(what, (<-done).err)
+	patience := max(time.Until(s.deadline), stepPatience)
+	_, _, err := within(patience, func() (struct{}, error) { return struct{}{}, call() })
+	s.failures.report(what, err)
 }

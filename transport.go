@@ -44,8 +44,9 @@ type TransportOption func(*transport)
 // and port of its URL without this option. The name comes from a small set, since
 // at most 64 servers are told apart at a time; an empty one hides the server.
 //
-// The function gets the request before it is sent, and only while something
-// observes; the request waits for it. Where it panics, the server is hidden. Its
+// The function gets the request before it is sent, on a goroutine of its own and only
+// while something observes; the request waits for it. Where it panics or calls
+// runtime.Goexit, the server is hidden. Its
 // name appears in the diagnosis, on the page, in the log and in captures, never in a
 // metric's attribute. A nil function changes nothing.
 func WithPeer(peer func(*http.Request) string) TransportOption {
@@ -59,8 +60,9 @@ func WithPeer(peer func(*http.Request) string) TransportOption {
 // WithExpectedOutboundWait tells which outbound requests wait for events by design:
 // a watch, a long poll. They count as any other in flight, but a diagnosis does not
 // take their waiting for a load. The function gets the request before it is sent,
-// and only while something observes; the request waits for it. Where it panics, the
-// request is none of them. A nil function changes nothing.
+// on a goroutine of its own and only while something observes; the request waits for
+// it. Where it panics or calls runtime.Goexit, the request is none of them. A nil
+// function changes nothing.
 func WithExpectedOutboundWait(expected func(*http.Request) bool) TransportOption {
 	return func(t *transport) {
 		if expected != nil {
@@ -82,12 +84,20 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if counts == nil || r == nil { // a nil request is the base's to refuse
 		return base.RoundTrip(r)
 	}
-	if t.expected != nil && survived(t.expected, r) {
-		counts.expectedOutbound.Begin()
-		defer counts.expectedOutbound.End()
-		return t.send(base, r, counts, nil)
+	if t.expected != nil && answered(t.expected, r) {
+		return t.sendExpected(base, r, counts)
 	}
 	return t.send(base, r, counts, counts.peers.Begin(t.nameOfPeer(r)))
+}
+
+// sendExpected sends a request that waits by design. It is in the stack of one:
+// snapshots of the goroutines leave it out by that.
+//
+//go:noinline
+func (t *transport) sendExpected(base http.RoundTripper, r *http.Request, counts *RequestMetrics) (*http.Response, error) {
+	counts.expectedOutbound.Begin()
+	defer counts.expectedOutbound.End()
+	return t.send(base, r, counts, nil)
 }
 
 // send sends a request that is counted; the peer is nil where it is not waited for.
@@ -108,7 +118,7 @@ func (t *transport) send(base http.RoundTripper, r *http.Request, counts *Reques
 // nameOfPeer is what the diagnosis calls the server, "" for one that is hidden.
 func (t *transport) nameOfPeer(r *http.Request) string {
 	if t.peer != nil {
-		return survived(t.peer, r)
+		return answered(t.peer, r)
 	}
 	if r.URL == nil {
 		return "" // the base will refuse it
@@ -116,11 +126,13 @@ func (t *transport) nameOfPeer(r *http.Request) string {
 	return r.URL.Host
 }
 
-// survived returns what the application says of a request, the zero value where it
-// panics.
-func survived[T any](ask func(*http.Request) T, r *http.Request) (answer T) {
-	defer func() { _ = recover() }()
-	return ask(r)
+// answered returns what the application says of a request, the zero value where it
+// panics. It is asked on a goroutine of its own, for a microsecond: a Goexit there must
+// not end the one that the request is for. It is waited for without a limit, since
+// whoever has the request may write to it as soon as this returns.
+func answered[T any](ask func(*http.Request) T, r *http.Request) T {
+	o := <-apart(func() (T, error) { return ask(r), nil })
+	return o.value
 }
 
 // CloseIdleConnections is what [http.Client.CloseIdleConnections] looks for.

@@ -21,6 +21,10 @@ const (
 	stopPatience  = 2800 * time.Millisecond
 	flushPatience = 2500 * time.Millisecond
 
+	// stepPatience is what each step of a close has when Stop has returned: the
+	// provider may still come round, and nobody waits for it.
+	stepPatience = 5 * time.Second
+
 	// startPatience is how long a Start waits for another one.
 	startPatience = 3 * time.Second
 

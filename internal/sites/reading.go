@@ -24,6 +24,7 @@ type Marks struct {
 	Request   string   // serves a request
 	Expected  string   // serves one that waits by design: left out
 	Outbound  string   // makes an outbound request
+	Declared  string   // makes one that waits by design: likewise
 	Admission []string // waits for the limit
 	Packages  []string // whose functions are never the application's line
 }
@@ -34,6 +35,7 @@ func MarksOf(pkg string) Marks {
 		Request:   pkg + ".(*middleware).ServeHTTP",
 		Expected:  pkg + ".(*middleware).serveExpected",
 		Outbound:  pkg + ".(*transport).RoundTrip",
+		Declared:  pkg + ".(*transport).sendExpected",
 		Admission: []string{pkg + ".(*MeteredAdmission).Acquire", pkg + ".(*MeteredAdmission).wait"},
 		Packages:  []string{pkg, pkg + "/internal/sites", pkg + "/internal/examine", pkg + "/internal/window", pkg + "/internal/lag"},
 	}
@@ -61,6 +63,7 @@ const (
 	markRequest
 	markExpected
 	markOutbound
+	markDeclared
 	markAdmission
 	markDial
 	markWrite
@@ -86,7 +89,8 @@ func NewReader(build Build, marks Marks) *Reader {
 	for _, name := range marks.Admission {
 		r.marks[name] = markAdmission
 	}
-	r.marks[marks.Request], r.marks[marks.Expected], r.marks[marks.Outbound] = markRequest, markExpected, markOutbound
+	r.marks[marks.Request], r.marks[marks.Expected] = markRequest, markExpected
+	r.marks[marks.Outbound], r.marks[marks.Declared] = markOutbound, markDeclared
 	delete(r.marks, "")
 	return r
 }
@@ -99,6 +103,7 @@ type goroutines struct {
 	outbound  int
 	admission int
 	expected  bool
+	declared  bool // the outbound request waits by design
 	dials     bool
 	writes    bool
 	served    float64 // the part of them that serve a request, or were started by one
@@ -127,6 +132,8 @@ func (r *Reader) judge(s Stack) goroutines {
 			if g.request < 0 { // behind the middleware it would be somebody else's
 				g.outbound = i
 			}
+		case markDeclared:
+			g.declared = g.request < 0
 		case markAdmission:
 			if g.request < 0 {
 				g.admission = i
@@ -254,7 +261,7 @@ func (s *snapshot) count(g *goroutines) {
 	if g.wait == running || g.wait == inRuntime || g.wait == forLock {
 		return
 	}
-	if g.outbound >= 0 {
+	if g.outbound >= 0 && !g.declared {
 		if g.wait == forPool {
 			s.pooled += load * s.pool
 			load *= 1 - s.pool
@@ -329,7 +336,7 @@ func (s *snapshot) serve(g *goroutines, load float64, parent *Site, depth int) {
 // no request.
 func (s *snapshot) callOut(g *goroutines) {
 	load := float64(g.Count) * (1 - g.served) * s.pool
-	if g.outbound >= 0 && g.wait == forPool && load > 0 {
+	if g.outbound >= 0 && g.wait == forPool && !g.declared && load > 0 {
 		s.add(Waiting, g, 0, innermost, load)
 	}
 }

@@ -142,6 +142,14 @@ func TestCallsThatWaitForTheOwnPool(t *testing.T) {
 	assert.InDelta(t, 10, found[0].Load, 1e-9)
 	assert.InDelta(t, 10, survey.Waiting(), 1e-9)
 
+	declared := made(30, selects("net/http.(*persistConn).roundTrip", "net/http.(*Transport).RoundTrip", "o.io/observer.(*transport).send",
+		"o.io/observer.(*transport).sendExpected", "o.io/observer.(*transport).RoundTrip", "net/http.(*Client).Do", handler)...)
+	call := made(2, selects("net/http.(*persistConn).roundTrip", "net/http.(*Transport).RoundTrip", "o.io/observer.(*transport).RoundTrip", "net/http.(*Client).Do", caller)...)
+	survey = surveyed(sites.Now{}, declared, call)
+	assert.InDelta(t, 2, survey.Load(sites.Outbound), 1e-9, "a watch that was declared is no load")
+	require.Len(t, survey.Sites(sites.Outbound), 1)
+	assert.Equal(t, "route.go:20", survey.Sites(sites.Outbound)[0].Location)
+
 	expected := made(8, append(pool, handler, "o.io/observer.(*middleware).serveExpected")...)
 	assert.Empty(t, surveyed(sites.Now{InFlight: 8}, expected).Sites(sites.Waiting))
 }
