@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +62,8 @@ type sick struct {
 	subject sites.Subject
 	least   float64 // goroutines that wait at the line; all the requests where 0
 	in      string
-	hold    bool // there is a second mark, of who holds
+	hold    bool  // there is a second mark, of who holds
+	calls   int64 // that reach the backend
 	start   func(t *testing.T, end <-chan struct{}) http.HandlerFunc
 }
 
@@ -270,14 +272,14 @@ var corpus = map[string]sick{
 			}
 		}
 	}},
-	"transport pool": {subject: sites.Waiting, least: requests - 2, in: "net/http.(*Transport).getConn", start: func(t *testing.T, end <-chan struct{}) http.HandlerFunc {
+	"transport pool": {subject: sites.Waiting, least: requests - 2, calls: 2, in: "net/http.(*Transport).getConn", start: func(t *testing.T, end <-chan struct{}) http.HandlerFunc {
 		client := &http.Client{Transport: &transport{&http.Transport{MaxConnsPerHost: 2}}}
 		address := backend(t, end)
 		return func(http.ResponseWriter, *http.Request) {
 			get(client, address)
 		}
 	}},
-	"other client": {subject: sites.Waiting, least: requests - 2, in: "net/http.(*persistConn).roundTrip", start: func(t *testing.T, end <-chan struct{}) http.HandlerFunc {
+	"other client": {subject: sites.Waiting, least: requests - 2, calls: requests, in: "net/http.(*persistConn).roundTrip", start: func(t *testing.T, end <-chan struct{}) http.HandlerFunc {
 		client := &http.Client{Transport: &http.Transport{}}
 		address := backend(t, end)
 		return func(http.ResponseWriter, *http.Request) {
@@ -329,7 +331,7 @@ var corpus = map[string]sick{
 	"generic": {subject: sites.Waiting, start: func(_ *testing.T, end <-chan struct{}) http.HandlerFunc {
 		return func(http.ResponseWriter, *http.Request) { receive(end) }
 	}},
-	"outbound": {subject: sites.Outbound, least: requests - 2, in: "net/http.(*Client).Get", start: func(t *testing.T, end <-chan struct{}) http.HandlerFunc {
+	"outbound": {subject: sites.Outbound, least: requests - 2, calls: requests, in: "net/http.(*Client).Get", start: func(t *testing.T, end <-chan struct{}) http.HandlerFunc {
 		client := &http.Client{Transport: &transport{&http.Transport{}}}
 		address := backend(t, end)
 		return func(http.ResponseWriter, *http.Request) {
@@ -410,8 +412,14 @@ func fullPipe(t *testing.T, end <-chan struct{}) (r, w *os.File) {
 }
 
 // backend is a server that answers at the end.
+// arrived counts the requests that the backend has. Until then a call may wait for
+// its request to be written, at the same line and in the same function as for the
+// answer, and goes on once more.
+var arrived atomic.Int64
+
 func backend(t *testing.T, end <-chan struct{}) string {
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	arrived.Store(0)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1); <-end }))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -484,6 +492,7 @@ func TestPlantedLineComesFirst(t *testing.T) {
 				})
 			}
 			var seen sites.Survey
+			still := 0 // looks in a row that found them
 			require.Eventually(t, func() bool {
 				seen = sites.Survey{}
 				if look(&seen) != nil {
@@ -492,7 +501,12 @@ func TestPlantedLineComesFirst(t *testing.T) {
 				found := seen.Sites(c.subject)
 				// A call waits for its connection first and then for the answer, both
 				// at one line: it has arrived where it waits in what is named below.
-				return len(found) > 0 && found[0].In == c.in && found[0].Load >= least && (!c.hold || holds(found) != nil)
+				waiting := len(found) > 0 && found[0].In == c.in && found[0].Load >= least && (!c.hold || holds(found) != nil)
+				if !waiting || arrived.Load() < c.calls {
+					still = 0
+				}
+				still++
+				return still > 20 // who has just been told that its request was sent has moved on
 			}, 10*time.Second, time.Millisecond, "not as many wait")
 
 			for range 3 {
