@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gym-observer/observer"
 )
@@ -64,28 +65,55 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// needProcessors are the causes whose injections need the machine, or would be each
+// other's neighbours: they run alone, one after the other. The others wait, and use a
+// few hundredths of a processor.
+var needProcessors = []observer.Cause{
+	observer.CauseCPUThrottled, observer.CauseStopTheWorld, observer.CauseGC, observer.CauseCPUContended,
+	observer.CauseCPUSaturated, observer.CauseMemory, observer.CauseUnknown, observer.CauseNone,
+}
+
 func TestCulprits(t *testing.T) {
 	needsQuiet(t)
+	var alone, together []injection
 	chosen := make(map[observer.Cause]bool)
 	for _, i := range injections {
-		if *one && chosen[i.cause] {
-			continue
+		switch {
+		case *one && chosen[i.cause]:
+		case slices.Contains(needProcessors, i.cause):
+			alone = append(alone, i)
+		default:
+			together = append(together, i)
 		}
 		chosen[i.cause] = true
-		t.Run(fmt.Sprintf("%s/%s", i.cause, i.kind), func(t *testing.T) {
-			for attempt := 1; ; attempt++ {
-				problem, explained := suffer(t, i)
-				switch {
-				case problem == "":
-					return
-				case !explained:
-					t.Fatal(problem)
-				case attempt == attempts:
-					t.Skipf("the machine is not quiet: %s", problem)
-				}
-				t.Logf("trying again, since others took the processors: %s", problem)
-			}
+	}
+	for _, i := range alone {
+		t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) })
+	}
+	var running errgroup.Group // as for the healthy workloads
+	running.SetLimit(atATime)
+	for _, i := range together {
+		running.Go(func() error {
+			t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) })
+			return nil
 		})
+	}
+	_ = running.Wait() // none returns one
+}
+
+// nameTheCulprit asks for the right verdict and line, again where others disturb.
+func nameTheCulprit(t *testing.T, i injection) {
+	for attempt := 1; ; attempt++ {
+		problem, explained := suffer(t, i)
+		switch {
+		case problem == "":
+			return
+		case !explained:
+			t.Fatal(problem)
+		case attempt == attempts:
+			t.Skipf("the machine is not quiet: %s", problem)
+		}
+		t.Logf("trying again, since others took the processors: %s", problem)
 	}
 }
 

@@ -27,6 +27,9 @@ type injection struct {
 	inject func(context.Context, *server) error
 }
 
+// name is that of the cause and the kind.
+func (i injection) name() string { return string(i.cause) + "/" + i.kind }
+
 // causes are what a verdict can be.
 var causes = []struct {
 	cause   observer.Cause
@@ -90,6 +93,8 @@ var injections = []injection{
 		what: "64 readers and 4 writers of one RWMutex; a waiting writer keeps the readers out"},
 	{cause: observer.CauseLock, kind: "logger", inject: logSlowly,
 		what: "32 goroutines log through one handler, which locks while its writer takes 2 ms a line"},
+	{cause: observer.CauseLock, kind: "pipe", inject: waitForPipe,
+		what: "16 requests log into a pipe whose reader is slow: they wait for the lock of the file"},
 
 	{cause: observer.CauseOutputWrite, kind: "begun", inject: writeSlowly,
 		what: "8 rollouts write into pipes that are read slowly, between BeginOutputWrite and its end"},
@@ -139,6 +144,18 @@ var injections = []injection{
 		what: "16 requests log through a channel, whose writer takes 50 ms a line"},
 	{cause: observer.CauseWait, kind: "backoff", inject: backOff,
 		what: "16 requests sleep for half a second before they would try again"},
+	{cause: observer.CauseWait, kind: "objects", inject: waitForObject,
+		what: "16 requests share a pool of two objects, which is a channel"},
+	{cause: observer.CauseWait, kind: "token", inject: waitForToken,
+		what: "16 requests share one token, which is a channel of one place"},
+	{cause: observer.CauseWait, kind: "future", inject: waitForFuture,
+		what: "16 requests wait for the results of two workers"},
+	{cause: observer.CauseWait, kind: "batch", inject: waitForBatch,
+		what: "16 requests wait until their batch is written, twice a second"},
+	{cause: observer.CauseWait, kind: "errgroup", inject: waitForGroup,
+		what: "each of 16 requests runs four parts in an errgroup, one at a time"},
+	{cause: observer.CauseWait, kind: "rollouts", inject: waitInRollouts,
+		what: "16 rollouts call their model through an HTTP client with two connections, and 16 more wait for the limit"},
 
 	{cause: observer.CauseDescriptors, kind: "files", inject: openFiles,
 		what: "the limit is lowered, and files are opened until 92 % of it is in use"},
@@ -147,6 +164,8 @@ var injections = []injection{
 
 	{cause: observer.CauseMemory, kind: "heap", inject: fillHeap,
 		what: "the live heap is 93 % of GOMEMLIMIT, and hardly anything is allocated"},
+	{cause: observer.CauseMemory, kind: "cache", inject: fillCache,
+		what: "a map fills GOMEMLIMIT to 93 %, and nothing is taken out again"},
 	{cause: observer.CauseMemory, kind: "stacks", inject: fillStacks,
 		what: "the stacks of parked goroutines fill GOMEMLIMIT; the heap is small"},
 	{cause: observer.CauseMemory, kind: "cgroup", inject: fillCgroup,

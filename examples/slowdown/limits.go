@@ -26,6 +26,19 @@ func fillHeap(ctx context.Context, _ *server) error {
 	return nil
 }
 
+// fillCache keeps a large map, and leaves it alone.
+func fillCache(ctx context.Context, _ *server) error {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
+	cache := make(map[int][]byte)
+	for memoryInUse() < nearlyFull {
+		cache[len(cache)] = make([]byte, 64<<10) // planted: memory/cache
+	}
+	runtime.GC()
+	<-ctx.Done()
+	runtime.KeepAlive(cache)
+	return nil
+}
+
 // fillStacks uses memory that is not heap.
 func fillStacks(ctx context.Context, _ *server) error {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 )
@@ -53,4 +55,32 @@ type slowWriter struct{}
 func (slowWriter) Write(line []byte) (int, error) {
 	time.Sleep(2 * time.Millisecond)
 	return len(line), nil
+}
+
+// waitForPipe writes log lines into a pipe whose reader is slow, as to a process that
+// ships them. One writes; the others wait for the lock of the file.
+func waitForPipe(ctx context.Context, s *server) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	defer w.Close()
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer r.Close()
+	line := make([]byte, 16<<10)
+	reader.Go(func() {
+		buffer := make([]byte, len(line))
+		for {
+			if n, err := r.Read(buffer); n == 0 || err != nil {
+				return
+			}
+			time.Sleep(slotTime)
+		}
+	})
+	return letWait(ctx, s, func(context.Context) {
+		if _, err := w.Write(line); err != nil { // planted: lock/pipe
+			return
+		}
+	})
 }

@@ -52,7 +52,7 @@ func planted(t *testing.T, i injection) (lines []string) {
 }
 
 func matches(pattern string, i injection) bool {
-	matched, _ := path.Match(pattern, string(i.cause)+"/"+i.kind)
+	matched, _ := path.Match(pattern, i.name())
 	return matched
 }
 
@@ -68,7 +68,7 @@ func TestEveryInjectionHasALineOrAReason(t *testing.T) {
 		if i.cause == observer.CauseNone {
 			continue // some have one, for the sentence
 		}
-		assert.NotEqual(t, len(lines) == 0, reason == "", "%s/%s: lines %v, or why there is none: %q", i.cause, i.kind, lines, reason)
+		assert.NotEqual(t, len(lines) == 0, reason == "", "%s: lines %v, or why there is none: %q", i.name(), lines, reason)
 	}
 }
 
