@@ -79,9 +79,10 @@ func (m measurement) limits() finding {
 			return finding{driverRole, share + ": " + m.driver.summary}
 		}
 	case driversClient:
-		// What waits for a connection of its own is not the agent's doing, so that this
-		// driver may only see that its limit is full.
-		if m.driver.verdict == observer.CauseDownstream || m.driver.verdict == observer.CauseAdmission {
+		// What waits for a connection of its own is not the agent's doing: the verdict is
+		// wait. With too few calls for that, the driver may only see that its limit is full.
+		switch m.driver.verdict {
+		case observer.CauseDownstream, observer.CauseAdmission, observer.CauseWait:
 			return finding{clientStage, fmt.Sprintf("%s: the driver waits for %.1f answers, and only %.1f of these requests have reached the agent. Allow more connections.",
 				share, m.driver.outbound, m.agent.inFlight)}
 		}

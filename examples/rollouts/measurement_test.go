@@ -70,6 +70,9 @@ func TestStageIsNamedByPlaceAndVerdict(t *testing.T) {
 		{"the driver's client has too few connections, and its limit is full", func(m *measurement) {
 			m.driver.verdict, m.agent.inFlight, m.agent.outbound, m.model.inFlight = observer.CauseAdmission, 2, 2, 1
 		}, clientStage},
+		{"the driver's own connections are what its verdict names", func(m *measurement) {
+			m.driver.verdict, m.agent.inFlight, m.agent.outbound, m.model.inFlight = observer.CauseWait, 2, 2, 1
+		}, clientStage},
 		{"the agent's client has too few connections", func(m *measurement) {
 			m.agent.verdict, m.model.inFlight = observer.CauseWait, 2
 		}, clientStage},
