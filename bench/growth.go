@@ -29,6 +29,7 @@ const (
 	ofCollection = "one collection"
 	ofSample     = "one sample"
 	ofRequest    = "one request in the middleware"
+	ofWindow     = "one window of 1 s with its ten samples"
 	ofSnapshot   = "one snapshot of the goroutines, taken only while a cause holds"
 )
 
@@ -47,6 +48,8 @@ var growings = []growing{
 	{"goroutines", []int{100, 1000, 10_000}, growGoroutines, ofSnapshot, snapshotTime},
 	{"threads", amounts, growThreads, ofCollection, collectionTime},
 	{"threads", amounts, growThreads, ofSample, sampleTime},
+	{"threads", []int{1, 5000}, growThreads, ofWindow, windowTime},
+	{"goroutines", []int{1, 100_000}, growGoroutines, ofWindow, windowTime},
 	{"loops", amounts, growLoops, ofCollection, collectionTime},
 	{"requests in flight", amounts, growRequests, ofCollection, collectionTime},
 	{"requests in flight", amounts, growRequests, ofRequest, requestTime},
@@ -187,6 +190,19 @@ func sampleTime(o *observed) float64 {
 	time.Sleep(length)
 	used := cpuTime() - before
 	return used.Seconds() * 1e6 / float64(f.samples()-samplesBefore)
+}
+
+// windowTime returns the CPU time of the process in one window of its diagnosis.
+func windowTime(o *observed) float64 {
+	o.Stop()
+	const windows = 5
+	fresh := observer.Start(context.Background(), "windows",
+		observer.WithMeterProvider(providerOf(sdkmetric.NewManualReader())), observer.WithWindow(time.Second))
+	defer fresh.Stop()
+	time.Sleep(1500 * time.Millisecond) // past the first
+	before := cpuTime()
+	time.Sleep(windows * time.Second)
+	return (cpuTime() - before).Seconds() * 1e6 / windows
 }
 
 // snapshotTime returns the CPU time of one snapshot, read and named. The goroutines

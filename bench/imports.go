@@ -9,6 +9,7 @@ import (
 
 const (
 	apiAlone   = "net/http and the OpenTelemetry API"
+	withSnoop  = "the same and httpsnoop"
 	rootImport = "with observer"
 )
 
@@ -24,6 +25,7 @@ func importCosts() *family {
 		role            role
 	}{
 		{apiAlone, "bare", floor},
+		{withSnoop, "snoop", floor},
 		{rootImport, "root", ours},
 		{"with observer and export (the SDK, gRPC)", "export", ours},
 	} {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"strconv"
 	"time"
 
 	"github.com/felixge/httpsnoop"
@@ -29,24 +32,46 @@ type wrapping struct {
 
 const (
 	bareHandler  = "bare handler"
+	floorWrapper = "floor wrapper: 24 bytes, passes on"
 	withObserver = "observer"
 	notRunning   = "observer, not running"
 	withPromhttp = "promhttp: in flight, counter"
+	promChain    = "promhttp: in flight, counter, duration"
 	withOtelhttp = "otelhttp"
 )
 
 var wrappings = []wrapping{
 	{bareHandler, floor, false, func(h http.Handler) http.Handler { return h }},
+	{floorWrapper, floor, false, passOn},
 	{withObserver, ours, true, middleware},
 	{notRunning, ours, false, middleware},
 	{withPromhttp, peer, false, promhttpCounted},
-	{"promhttp: in flight, counter, duration", peer, false, promhttpTimed},
+	{promChain, peer, false, promhttpTimed},
 	{withOtelhttp, peer, false, func(h http.Handler) http.Handler {
 		return otelhttp.NewHandler(h, "bench", otelhttp.WithMeterProvider(providerOf(sdkmetric.NewManualReader())))
 	}},
 	{"httpsnoop.CaptureMetrics", peer, false, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { httpsnoop.CaptureMetrics(h, w, r) })
 	}},
+}
+
+// passOn is the least that a wrapper can do which looks at the response: it makes one
+// object a request, and keeps the status. Whatever a wrapper adds to that is its own,
+// on any machine.
+func passOn(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(&passing{ResponseWriter: w}, r) })
+}
+
+type passing struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *passing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *passing) Flush()                      { w.ResponseWriter.(http.Flusher).Flush() }
+func (w *passing) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func middleware(h http.Handler) http.Handler { return observer.Middleware(h) }
@@ -72,6 +97,65 @@ var ok = []byte("ok")
 
 // writing is the least that answers by itself.
 var writing = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(ok) })
+
+// page is what the real handlers answer with.
+var page = bytes.Repeat([]byte("0123456789abcdef"), 128)
+
+// answering is a handler as most are: two headers, one of them the length, and 2 KiB.
+var answering = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	header := w.Header()
+	header["Content-Type"] = plainText
+	header["Content-Length"] = pageLength
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(page)
+})
+
+// The values are made once: the bench is about the writer.
+var (
+	plainText  = []string{"text/plain; charset=utf-8"}
+	pageLength = []string{strconv.Itoa(len(page))}
+)
+
+// streaming sends ten chunks, each on its way at once.
+var streaming = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	flusher, ok := w.(http.Flusher)
+	for range 10 {
+		_, _ = w.Write(page[:200])
+		if ok {
+			flusher.Flush()
+		}
+	}
+})
+
+// proxying passes on what a server answers at once.
+var proxying = &httputil.ReverseProxy{
+	Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "127.0.0.1" },
+	Transport: answerAtOnce{},
+}
+
+type answerAtOnce struct{}
+
+func (answerAtOnce) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(page)),
+		Header: http.Header{"Content-Type": plainText, "Content-Length": pageLength},
+		Body:   io.NopCloser(bytes.NewReader(page)),
+	}, nil
+}
+
+func realMiddleware() *family {
+	return middlewareFamily(realHandler, answering, withFakeWriter,
+		"A handler that sets two headers and writes 2 KiB, with a writer that has the methods of net/http's and does nothing.")
+}
+
+func streamingMiddleware() *family {
+	return middlewareFamily("middleware, ten chunks", streaming, withFakeWriter, "The same with ten writes, each flushed.")
+}
+
+func proxyingMiddleware() *family {
+	return middlewareFamily("middleware, reverse proxy", proxying, withFakeWriter,
+		"The same with net/http/httputil's ReverseProxy, whose server answers 2 KiB at once.")
+}
 
 func liveMiddleware() *family {
 	return middlewareFamily(live, trivial, inLiveHandler,

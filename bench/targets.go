@@ -15,6 +15,7 @@ type target struct {
 // The families that targets speak of.
 const (
 	live        = "middleware, live HTTP/1"
+	realHandler = "middleware, a real handler"
 	fake        = "middleware, fake writer"
 	outbound    = "transport"
 	admission   = "admission"
@@ -25,39 +26,38 @@ const (
 	collected   = "collection"
 	collected10 = "collection with 10,000 descriptors"
 	loaded      = "throughput of a loopback server at full load"
+	loadedCPU   = "CPU time of a request at full load"
 	idle        = "idle process"
 	size        = "import cost"
 	scaled      = "scaling"
 )
 
+// windowOf5000Threads is a row of what grows.
+var windowOf5000Threads = grownName(growing{what: "threads", cost: ofWindow}, 5000)
+
 func targets() []target {
 	all := []target{
-		{what: "middleware adds", values: added(live, withObserver, bareHandler), unit: "ns", atMost: 110},
+		{what: "middleware, real handler, of what the floor wrapper adds", values: share(added(realHandler, withObserver, bareHandler), added(realHandler, floorWrapper, bareHandler)), atMost: 3.5},
+		{what: "middleware, real handler, of what promhttp's chain adds", values: share(added(realHandler, withObserver, bareHandler), added(realHandler, promChain, bareHandler)), atMost: 0.25},
+		{what: "middleware, not running, of what the floor wrapper adds", values: share(added(realHandler, notRunning, bareHandler), added(realHandler, floorWrapper, bareHandler)), atMost: 0.1},
 		{what: "middleware, allocations", values: allocations(live, withObserver), unit: "an operation", atMost: 1},
 		{what: "middleware, allocated", values: allocated(live, withObserver), unit: "B", atMost: 64},
-		{what: "middleware adds, of what promhttp adds", values: share(added(live, withObserver, bareHandler), added(live, withPromhttp, bareHandler)), atMost: 1. / 5},
-		{what: "middleware adds, of what otelhttp adds", values: share(added(live, withObserver, bareHandler), added(live, withOtelhttp, bareHandler)), atMost: 1. / 40},
-		{what: "middleware adds, not running", values: added(live, notRunning, bareHandler), unit: "ns", atMost: 3},
 		{what: "middleware, allocations, not running", values: allocations(live, notRunning), unit: "an operation"},
-		{what: "middleware adds, fake writer", values: added(fake, withObserver, bareHandler), unit: "ns", atMost: 110},
-		{what: "middleware adds, not running, fake writer", values: added(fake, notRunning, bareHandler), unit: "ns", atMost: 3},
-		{what: "transport adds", values: added(outbound, withObserver, bareTransport), unit: "ns", atMost: 10},
-		{what: "transport, allocations", values: allocations(outbound, withObserver), unit: "an operation"},
-		{what: "admission adds", values: added(admission, withObserver, bareSemaphore), unit: "ns", atMost: 160},
+		{what: "server CPU of a request at full load, of bare", values: values(loadedCPU, withObserver), atMost: 1.02},
+		{what: "throughput at full load, of bare", values: values(loaded, withObserver), atLeast: 0.985},
+		{what: "transport, of what otelhttp adds", values: share(added(outbound, withObserver, bareTransport), added(outbound, withOtelhttp, bareTransport)), atMost: 0.012},
+		{what: "transport, allocations", values: allocations(outbound, withObserver), unit: "an operation", atMost: 1},
+		{what: "transport, allocated", values: allocated(outbound, withObserver), unit: "B", atMost: 64},
+		{what: "admission, of what the SDK by hand adds", values: share(added(admission, withObserver, bareSemaphore), added(admission, otelByHand, bareSemaphore)), atMost: 0.8},
 		{what: "admission, allocations", values: allocations(admission, withObserver), unit: "an operation"},
-		{what: "admission adds, tight loop", values: added(tight, withObserver, bareSemaphore), unit: "ns", atMost: 160},
 		{what: "admission, 16,000 over 64, of the bare throughput", values: share(values(crowd, withObserver), values(crowd, bareSemaphore)), atLeast: 0.85},
-		{what: "one rollout's records", values: values(rollout, withObserver), unit: "ns", atMost: 700},
-		{what: "one rollout's records, allocations", values: allocations(rollout, withObserver), unit: "an operation"},
-		{what: "one rollout's records, tight loop", values: values(rolloutLoop, withObserver), unit: "ns", atMost: 700},
-		{what: "collection", values: values(collected, withObserver), unit: "ns", atMost: 40_000},
-		{what: "collection, allocations", values: allocations(collected, withObserver), unit: "an operation", atMost: 150},
-		{what: "collection, allocations of the observer's own", values: allocations(collected, callbackAlone), unit: "an operation"},
-		{what: "collection with 10,000 descriptors", values: values(collected10, withObserver), unit: "ns", atMost: 40_000},
-		{what: "collection with 10,000 descriptors, allocations", values: allocations(collected10, withObserver), unit: "an operation", atMost: 150},
-		{what: "throughput at full load, of bare", values: values(loaded, withObserver), atLeast: 0.99},
-		{what: "idle process, of one core", values: values(idle, idleObserver), unit: "%", atMost: 0.3},
-		{what: "import adds", values: added(size, rootImport, apiAlone), unit: "MB", atMost: 0.6},
+		{what: "a rollout's records in a tight loop, of the SDK by hand", values: share(values(rolloutLoop, withObserver), values(rolloutLoop, otelByHand)), atMost: 1},
+		{what: "a rollout's records, allocations", values: allocations(rollout, withObserver), unit: "an operation"},
+		{what: "collection, the observer's own part", values: values(collected, callbackAlone), unit: "ns", atMost: 15_000},
+		{what: "collection, allocations of the observer's own part", values: allocations(collected, callbackAlone), unit: "an operation"},
+		{what: "idle process, of the bare timer", values: share(values(idle, idleObserver), values(idle, idleTimer)), atMost: 1.5},
+		{what: "import adds to net/http, the OpenTelemetry API and httpsnoop", values: added(size, rootImport, withSnoop), unit: "MB", atMost: 1.2},
+		{what: "a window beside 5,000 threads", values: values("growth", windowOf5000Threads), unit: "µs", atMost: 35_000},
 	}
 	for _, c := range []struct {
 		what, with, without, machines string

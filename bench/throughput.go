@@ -20,6 +20,10 @@ const (
 	bareAgain = "bare handler against itself"
 
 	connections = 64
+
+	// liveHeap is what the server keeps. With a small heap the collector's own minimum
+	// of 4 MiB decides how often it runs, and each allocation costs as in no server.
+	liveHeap = 64 << 20
 )
 
 var pairedWrappings = func() []wrapping {
@@ -40,7 +44,7 @@ var lastPairs = make(map[string]pair)
 func throughputs() *family {
 	f := &family{
 		name:         loaded,
-		about:        "Requests a second as a share of the bare handler's, in pairs of windows, one after the other in alternating order. The client is a process of its own with 64 connections. Under observation everything is on, and every window has a collection.",
+		about:        "Requests a second as a share of the bare handler's, in pairs of windows, one after the other in alternating order. The handler sets two headers and writes 2 KiB, and the server keeps 64 MiB of heap. The client is a process of its own with 64 connections. Under observation everything is on, and every window has a collection.",
 		unit:         "of bare",
 		moreIsBetter: true,
 		rounds:       byPairs,
@@ -57,7 +61,7 @@ func throughputs() *family {
 
 func cpuPerRequest() *family {
 	f := &family{
-		name:   "CPU time of a request at full load",
+		name:   loadedCPU,
 		about:  "The server's CPU time for each request as a share of the bare handler's, in the same windows. What else runs on the machine hardly touches it.",
 		unit:   "of bare",
 		rounds: byPairs,
@@ -92,7 +96,7 @@ func measurePair(w wrapping, length time.Duration) (p pair, err error) {
 	}
 	defer server.close()
 	bare := func() (err error) {
-		p.bare, err = server.window(writing, length, nil)
+		p.bare, err = server.window(answering, length, nil)
 		return err
 	}
 	wrapped := func() (err error) {
@@ -103,7 +107,7 @@ func measurePair(w wrapping, length time.Duration) (p pair, err error) {
 			}
 			defer o.Stop()
 		}
-		p.wrapped, err = server.window(w.wrap(writing), length, o)
+		p.wrapped, err = server.window(w.wrap(answering), length, o)
 		return err
 	}
 	bareFirst = !bareFirst
@@ -116,6 +120,7 @@ func measurePair(w wrapping, length time.Duration) (p pair, err error) {
 // loadedServer is a server with a client in a process of its own, which keeps it
 // as busy as it can.
 type loadedServer struct {
+	heap     []byte
 	handler  atomic.Pointer[http.Handler]
 	server   http.Server
 	client   *exec.Cmd
@@ -128,8 +133,9 @@ func newLoadedServer() (*loadedServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := new(loadedServer)
-	s.use(writing)
+	s := &loadedServer{heap: make([]byte, liveHeap)}
+	runtime.GC() // which counts it
+	s.use(answering)
 	s.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) })
 	go s.server.Serve(listener) // until close, and returns nothing else
 	if err := s.startClient(listener.Addr().String()); err != nil {
@@ -186,6 +192,7 @@ func (s *loadedServer) count() (int64, error) {
 }
 
 func (s *loadedServer) close() {
+	runtime.KeepAlive(s.heap)
 	_ = s.commands.Close() // ends the client
 	_ = s.client.Wait()
 	_ = s.server.Close()
