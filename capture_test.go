@@ -23,6 +23,7 @@ import (
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/survive"
 	"github.com/gym-observer/observer/internal/testlog"
 )
 
@@ -38,7 +39,7 @@ type capturing struct {
 func newCapturing(t *testing.T, directory string) *capturing {
 	c := new(capturing)
 	var err error
-	c.Capture, err = evidence.Start(settingsOf(directory), (&failures{logger: c.log.Logger()}).report)
+	c.Capture, err = evidence.Start(settingsOf(directory), (&survive.Failures{Logger: c.log.Logger()}).Report)
 	require.NoError(t, err)
 	t.Cleanup(func() { <-c.End() })
 	return c

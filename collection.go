@@ -12,6 +12,7 @@ import (
 	"github.com/gym-observer/observer/internal/catalogue"
 	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // observable is one signal that is read, with its instrument, which one of the
@@ -72,7 +73,7 @@ func newObservable(s catalogue.Signal, meter metric.Meter, read source) (made ob
 
 // collector is what the exporter's collections read of one run.
 type collector struct {
-	failures *failures
+	failures *survive.Failures
 	process  reading.Process
 	loops    *loops
 	sampler  *sampler
@@ -90,7 +91,7 @@ type collector struct {
 // of everybody else in it. It survives a panic, which would end the process. It
 // takes no lock that Start or Stop holds, since Unregister waits for it.
 func (r *collector) collect(_ context.Context, observer metric.Observer) error {
-	defer r.failures.survive("collecting")
+	defer r.failures.Survive("collecting")
 	if r.silent.Load() {
 		return nil
 	}
@@ -124,9 +125,9 @@ type collection struct {
 
 // observe reads one signal. Its failure is its own: the others go out.
 func (c *collection) observe(row *observable, observer metric.Observer) {
-	defer c.failures.survive(row.name)
+	defer c.failures.Survive(row.name)
 	if err := row.observe(c, point{row, observer}); err != nil {
-		c.failures.report(row.name, err)
+		c.failures.Report(row.name, err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // handle is one claim on the process-wide state.
@@ -89,7 +91,7 @@ func (h *handle) end() {
 		return
 	}
 	h.release()
-	letReturn()
+	survive.LetReturn()
 }
 
 // release gives the claim up, once, and waits until that is done.
@@ -99,7 +101,7 @@ func (h *handle) release() {
 		h.unwatch()
 		go h.leave()
 	}
-	await(h.left, *h.deadline.Load())
+	survive.Await(h.left, *h.deadline.Load())
 	s := h.session
 	if !s.ended.Load() {
 		return // others hold on to it
@@ -109,7 +111,7 @@ func (h *handle) release() {
 	if s.deadline.Before(deadline) {
 		deadline = s.deadline
 	}
-	if !await(s.closed, deadline) && deadline.Equal(s.deadline) {
+	if !survive.Await(s.closed, deadline) && deadline.Equal(s.deadline) {
 		// The provider is stuck. Should it come round and collect once more, that would
 		// show what happened after this Stop: it is given nothing.
 		s.collector.silent.Store(true)

@@ -92,7 +92,7 @@ func (r hangingRegistration) Unregister() error {
 func goroutinesHere() (here []string) {
 	buffer := make([]byte, 4<<20)
 	for g := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-		for _, room := range []string{"observer.(*session)", "observer.(*loop)", "lag.(*Loop)", "observer.(*handle)", "internal/ring.", "observer.apart", "observer.setUp", "evidence.(*Capture)"} {
+		for _, room := range []string{"observer.(*session)", "observer.(*loop)", "lag.(*Loop)", "observer.(*handle)", "internal/ring.", "survive.Apart[", "observer.setUp", "evidence.(*Capture)"} {
 			if strings.Contains(g, room) {
 				here = append(here, g)
 				break

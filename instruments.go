@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/catalogue"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // What is made from the catalogue: the table in the README and the dashboards.
@@ -66,7 +67,7 @@ func (h *histograms) of(name string) histogram {
 
 // newHistograms makes the histograms of the catalogue. It goes on past one that
 // fails, and returns those failures joined.
-func newHistograms(meter metric.Meter, failures *failures) (*histograms, error) {
+func newHistograms(meter metric.Meter, failures *survive.Failures) (*histograms, error) {
 	made := new(histograms)
 	made.admission.recorded = new(recordedTotals)
 	var failed []error
@@ -82,7 +83,7 @@ func newHistograms(meter metric.Meter, failures *failures) (*histograms, error) 
 }
 
 // make has the meter make the histogram of a row of the catalogue.
-func (h histogram) make(s catalogue.Signal, meter metric.Meter, failures *failures) (err error) {
+func (h histogram) make(s catalogue.Signal, meter metric.Meter, failures *survive.Failures) (err error) {
 	description, unit := metric.WithDescription(s.Description), metric.WithUnit(s.Unit)
 	boundaries := metric.WithExplicitBucketBoundaries(s.Boundaries...)
 	if h.float != nil {
@@ -112,7 +113,7 @@ func (h *histograms) enabled() bool {
 type floatHistogram struct {
 	to       metric.Float64Histogram
 	name     string
-	failures *failures
+	failures *survive.Failures
 
 	recorded *recordedTotals // nil where the page does not show them
 }
@@ -128,7 +129,7 @@ func (h *floatHistogram) record(ctx context.Context, value float64, options ...m
 	if h.to == nil || math.IsNaN(value) || math.IsInf(value, 0) {
 		return
 	}
-	defer h.failures.survive(h.name)
+	defer h.failures.Survive(h.name)
 	if h.recorded != nil {
 		h.recorded.count.Add(1)
 		h.recorded.sum.Add(int64(value * 1e6))
@@ -145,7 +146,7 @@ func (h *floatHistogram) enabled() bool {
 type intHistogram struct {
 	to       metric.Int64Histogram
 	name     string
-	failures *failures
+	failures *survive.Failures
 }
 
 // record drops a negative value and survives a panic of the provider.
@@ -153,7 +154,7 @@ func (h *intHistogram) record(ctx context.Context, value int64, options ...metri
 	if h.to == nil || value < 0 {
 		return
 	}
-	defer h.failures.survive(h.name)
+	defer h.failures.Survive(h.name)
 	h.to.Record(contextOrBackground(ctx), value, options...)
 }
 

@@ -167,11 +167,13 @@ func TestHistogramsDropWhatWouldPoisonThem(t *testing.T) {
 
 type panickyFloat struct{ metric.Float64Histogram }
 
-func (panickyFloat) Record(context.Context, float64, ...metric.RecordOption) { throwFromHere() }
+func (panickyFloat) Record(context.Context, float64, ...metric.RecordOption) {
+	panic("thrown by the test")
+}
 
 type panickyInt struct{ metric.Int64Histogram }
 
-func (panickyInt) Record(context.Context, int64, ...metric.RecordOption) { throwFromHere() }
+func (panickyInt) Record(context.Context, int64, ...metric.RecordOption) { panic("thrown by the test") }
 
 func TestRecordingSurvivesAProviderThatPanics(t *testing.T) {
 	float := floatHistogram{to: panickyFloat{}}

@@ -95,7 +95,7 @@ func pageSnapshot() (s page.Snapshot) {
 			"With export.FromEnv(), set OTEL_EXPORTER_OTLP_ENDPOINT, or NEMO_GYM_OTEL_EXPORTER=console. " +
 			"For this page alone, pass observer.WithMeterProvider(noop.NewMeterProvider())"}
 	}
-	defer running.failures.survive("page")
+	defer running.failures.Survive("page")
 	d := running.current()
 	s = page.Snapshot{
 		Process: nameOfProcess(programName(), running.loops.All()),

@@ -16,6 +16,7 @@ import (
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/sites"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // session is the process-wide state: what runs between the first Start and the
@@ -23,7 +24,7 @@ import (
 type session struct {
 	provider metric.MeterProvider
 	shutdown func(context.Context) error // nil for a provider of the application's own
-	failures *failures
+	failures *survive.Failures
 	process  reading.Process
 
 	loops     loops
@@ -101,7 +102,7 @@ func (c *config) noteIgnored(s *session) {
 	if c.capture != nil {
 		ignored = append(ignored, "capture")
 	}
-	if c.loggerGiven && c.settings.Logger != s.failures.logger {
+	if c.loggerGiven && c.settings.Logger != s.failures.Logger {
 		ignored = append(ignored, "logger of the process")
 	}
 	if len(ignored) > 0 {
@@ -117,15 +118,15 @@ func setUp(ctx context.Context, loopName string, c *config) (*session, error) {
 	}
 	s := newSession(provider, shutdown, c)
 	if c.capture != nil {
-		if s.sampler.capture, err = c.startCapture(c.capture, s.failures.report); err != nil {
+		if s.sampler.capture, err = c.startCapture(c.capture, s.failures.Report); err != nil {
 			c.note(slog.LevelWarn, "observer: captures will have no trace", slog.Any("error", err))
 		}
 	}
 	before := flushingOver(provider)
-	_, late, err := within(setUpPatience, func() (struct{}, error) { return struct{}{}, s.instrument(before) })
+	_, late, err := survive.Within(setUpPatience, func() (struct{}, error) { return struct{}{}, s.instrument(before) })
 	switch {
 	case late != nil:
-		go func() { s.failures.report("making instruments", (<-late).err) }()
+		go func() { s.failures.Report("making instruments", (<-late).Err) }()
 	case s.sampler.recorder.Load() == nil:
 		go func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
@@ -144,13 +145,13 @@ func newSession(provider metric.MeterProvider, shutdown func(context.Context) er
 	s := &session{
 		provider:     provider,
 		shutdown:     shutdown,
-		failures:     &failures{logger: c.settings.Logger},
+		failures:     &survive.Failures{Logger: c.settings.Logger},
 		process:      reading.NewProcess(),
 		instrumented: make(chan struct{}),
 		closed:       make(chan struct{}),
 	}
 	s.sampler.failures = s.failures
-	s.sampler.windows = windowsOf(c.window, s.process, s.failures.report)
+	s.sampler.windows = windowsOf(c.window, s.process, s.failures.Report)
 	s.sampler.history = page.NewRecorder(lagEdges)
 	s.sampler.examiner = examine.Examiner{Off: c.withoutSites, Marks: sites.MarksOf(scopeName)}
 	if c.profiles != nil && !c.withoutSites {
@@ -187,7 +188,7 @@ func flushingOver(provider metric.MeterProvider) (before []*session) {
 // provider runs other callbacks.
 func (s *session) instrument(before []*session) (err error) {
 	defer close(s.instrumented)
-	defer catch(&err)
+	defer survive.Catch(&err)
 	meter := s.provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion()))
 	histograms, err1 := newHistograms(meter, s.failures)
 	s.recordTo(newRecorder(histograms))
@@ -293,6 +294,6 @@ func (s *session) close(ctx context.Context) {
 // flush that hangs for ever must not keep the callback registered.
 func (s *session) attempt(what string, call func() error) {
 	patience := max(time.Until(s.deadline), stepPatience)
-	_, _, err := within(patience, func() (struct{}, error) { return struct{}{}, call() })
-	s.failures.report(what, err)
+	_, _, err := survive.Within(patience, func() (struct{}, error) { return struct{}{}, call() })
+	s.failures.Report(what, err)
 }

@@ -7,6 +7,8 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // findProvider decides whether telemetry is on and where it goes. Shutdown is
@@ -38,7 +40,7 @@ func (c *config) findProvider(ctx context.Context, loopName string) (_ metric.Me
 }
 
 func (c *config) callOpen(ctx context.Context, loopName string) (provider metric.MeterProvider, shutdown func(context.Context) error, err error) {
-	defer catch(&err)
+	defer survive.Catch(&err)
 	provider, shutdown, err = c.open(ctx, loopName, c.settings)
 	if isNil(provider) {
 		provider = nil
@@ -50,13 +52,13 @@ func (c *config) callOpen(ctx context.Context, loopName string) (provider metric
 // one that nobody has set, the API's no-op, and an SDK without a reader would
 // not. It asks all histograms, since a View may drop some.
 func enabled(provider metric.MeterProvider) bool {
-	on, _, err := within(setUpPatience, func() (bool, error) {
+	on, _, err := survive.Within(setUpPatience, func() (bool, error) {
 		made, _ := newHistograms(provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion())), nil)
 		return made.enabled(), nil
 	})
 	// Only one that is collecting makes its callers wait. One that panics is none to
 	// use.
-	return on || err == errSlow
+	return on || err == survive.ErrSlow
 }
 
 // sameProvider reports whether two providers are one. Comparable types are not

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/monotonic"
 	"github.com/gym-observer/observer/internal/ring"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // recorder is where durations, sizes and counts go: over a ring to the histograms
@@ -59,7 +60,7 @@ func (r *recorder) hasten(driving bool) {
 // stop ends the passing on, and returns when it has ended, or at a deadline.
 func (r *recorder) stop(deadline time.Time) {
 	first, second := r.ring.Stop(), r.sampled.Stop()
-	_ = await(first, deadline) && await(second, deadline)
+	_ = survive.Await(first, deadline) && survive.Await(second, deadline)
 }
 
 // admitted returns how many admissions were recorded, and their waits in all.

@@ -24,6 +24,7 @@ var arrows = map[string][]string{
 	"reading":       {"kernel", "number"},
 	"readingtest":   {"kernel", "reading"},
 	"sites/profile": {"sites"},
+	"survive":       {"monotonic"},
 	"verdict":       {"diagnosis", "inflight", "sites"},
 	"window":        {"diagnosis", "number", "reading"},
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/response"
 	"github.com/gym-observer/observer/internal/sites"
+	"github.com/gym-observer/observer/internal/survive"
 	"github.com/gym-observer/observer/internal/verdict"
 	"github.com/gym-observer/observer/internal/window"
 )
@@ -25,7 +26,7 @@ const seenOften = time.Second
 // reads one sample a tick and hands it to all who want it: the window, the page's
 // history and the capture.
 type sampler struct {
-	failures *failures
+	failures *survive.Failures
 	recorder atomic.Pointer[recorder] // nil until there is a provider's
 
 	gc        gcRecorder
@@ -40,7 +41,7 @@ type sampler struct {
 
 // begin opens the first window.
 func (s *sampler) begin(now time.Time) {
-	defer s.failures.survive("diagnosis")
+	defer s.failures.Survive("diagnosis")
 	defer s.windows.Report() // last of all: see take
 	s.diagnosed.Store(nil)
 	s.judge = diagnosis.Judge{}
@@ -57,7 +58,7 @@ func (s *sampler) begin(now time.Time) {
 // the next loop samples meanwhile, and both would write to the same.
 func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, interval time.Duration) {
 	var failed error
-	defer func() { s.failures.report(GCPauseInstrument, failed) }()
+	defer func() { s.failures.Report(GCPauseInstrument, failed) }()
 	defer s.windows.Report()
 	sample := sampleOf(now, lag, queues)
 	seeWork(interval <= seenOften)
@@ -89,7 +90,7 @@ func (s *sampler) takeLast() {
 	}
 	for {
 		_, all, err := s.gc.poll(to)
-		s.failures.report(GCPauseInstrument, err)
+		s.failures.Report(GCPauseInstrument, err)
 		if all || !to.passOn(loopPatience) {
 			return
 		}
@@ -176,7 +177,7 @@ func (s *sampler) admitted() (admissions int64, waited time.Duration) {
 
 // held is what the process holds now, as far as it can be read.
 func (s *sampler) held() (held page.Held) {
-	defer s.failures.survive("history") // a source's; the verdict goes on
+	defer s.failures.Survive("history") // a source's; the verdict goes on
 	memory, err := s.windows.Process.ResidentMemory()
 	held.Memory = number.If(err == nil, float64(memory))
 	threads, err := s.windows.Process.Threads()
@@ -200,7 +201,7 @@ func (s *sampler) publish(w *diagnosis.Window) {
 		return
 	}
 	current := s.current()
-	log(s.failures.logger, outcome.Level(), "observer: verdict changed", attributesOfVerdict(current)...)
+	survive.Log(s.failures.Logger, outcome.Level(), "observer: verdict changed", attributesOfVerdict(current)...)
 	if outcome.Level() >= slog.LevelWarn {
 		s.capture.Begin(cause.Name(), filesOf(current)...)
 	}

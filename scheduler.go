@@ -59,7 +59,7 @@ func (l *loop) start(first bool) {
 
 // sample measures how late this goroutine runs, having been due.
 func (l *loop) sample(due time.Time) {
-	defer l.sampler.failures.survive("sampling")
+	defer l.sampler.failures.Survive("sampling")
 	now, late, queues := l.Measure(due)
 	if to := l.sampler.recorder.Load(); to != nil {
 		l.record(to, late, queues)
@@ -75,17 +75,17 @@ func (l *loop) record(to *recorder, late time.Duration, queues reading.Queues) {
 	if runnable, ok := queues.Runnable.Get(); ok {
 		recorded = to.sampled.TryPut(countOf(context.Background(), &to.runQueue, int64(runnable), &l.recordOptions)) && recorded
 	} else {
-		l.sampler.failures.report(EventLoopRunQueueInstrument, reading.UnknownMetric(reading.RunnableMetric))
+		l.sampler.failures.Report(EventLoopRunQueueInstrument, reading.UnknownMetric(reading.RunnableMetric))
 	}
 	if !recorded {
-		l.sampler.failures.report("recording samples", errStuck)
+		l.sampler.failures.Report("recording samples", errStuck)
 	}
 	to.hasten(totals.driver.driving.Load())
 }
 
 // sampleLast takes the sample of Stop. It has no lag: nothing was due.
 func (l *loop) sampleLast() {
-	defer l.sampler.failures.survive("sampling")
+	defer l.sampler.failures.Survive("sampling")
 	l.countTasks()
 	if l.among.Has(l) {
 		l.sampler.takeLast()

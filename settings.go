@@ -14,6 +14,7 @@ import (
 	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/examine"
 	"github.com/gym-observer/observer/internal/sites"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 const (
@@ -126,7 +127,7 @@ func (c *config) noteUnusable(err error) {
 // say logs the notes.
 func (c *config) say() {
 	for _, n := range c.notes {
-		log(c.settings.Logger, n.level, n.message, n.attributes...)
+		survive.Log(c.settings.Logger, n.level, n.message, n.attributes...)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/gym-observer/observer/internal/inflight"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // Transport counts the outbound requests that next sends, each from the call
@@ -131,8 +132,8 @@ func (t *transport) nameOfPeer(r *http.Request) string {
 // not end the one that the request is for. It is waited for without a limit, since
 // whoever has the request may write to it as soon as this returns.
 func answered[T any](ask func(*http.Request) T, r *http.Request) T {
-	o := <-apart(func() (T, error) { return ask(r), nil })
-	return o.value
+	o := <-survive.Apart(func() (T, error) { return ask(r), nil })
+	return o.Value
 }
 
 // CloseIdleConnections is what [http.Client.CloseIdleConnections] looks for.

@@ -20,6 +20,7 @@ import (
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/readingtest"
+	"github.com/gym-observer/observer/internal/survive"
 	"github.com/gym-observer/observer/internal/testlog"
 )
 
@@ -62,8 +63,8 @@ func newStubbed(t *testing.T) *stubbed {
 		log:     new(testlog.Log),
 		now:     windowBegan,
 	}
-	s.sampler.failures, s.sampler.history = &failures{logger: s.log.Logger()}, page.NewRecorder(lagEdges)
-	s.windows = windowsOf(windowLength, s.process, s.sampler.failures.report)
+	s.sampler.failures, s.sampler.history = &survive.Failures{Logger: s.log.Logger()}, page.NewRecorder(lagEdges)
+	s.windows = windowsOf(windowLength, s.process, s.sampler.failures.Report)
 	s.windows.Machine = s.machine
 	previous := totals.driver.windowOpened.Load()
 	t.Cleanup(func() { totals.driver.windowOpened.Store(previous) })
@@ -199,8 +200,8 @@ func TestKernelTotalsAreExportedAsTheyWereRead(t *testing.T) {
 
 // sampling is a sampler of which nothing runs by itself.
 func sampling(t testing.TB, every time.Duration) *sampler {
-	s := &sampler{failures: &failures{logger: new(testlog.Log).Logger()}, history: page.NewRecorder(lagEdges)}
-	s.windows = windowsOf(every, reading.NewProcess(), s.failures.report)
+	s := &sampler{failures: &survive.Failures{Logger: new(testlog.Log).Logger()}, history: page.NewRecorder(lagEdges)}
+	s.windows = windowsOf(every, reading.NewProcess(), s.failures.Report)
 	s.begin(time.Now())
 	t.Cleanup(func() { seeWork(false) })
 	return s

@@ -1,4 +1,4 @@
-package observer
+package survive
 
 import (
 	"errors"
@@ -11,25 +11,27 @@ import (
 	"github.com/gym-observer/observer/internal/testlog"
 )
 
+var errUnavailable = errors.New("no such reading")
+
 func TestFailureIsLoggedOncePerCause(t *testing.T) {
 	var log testlog.Log
-	f := &failures{logger: log.Logger()}
-	f.report("a", nil)
+	f := &Failures{Logger: log.Logger()}
+	f.Report("a", nil)
 	assert.Empty(t, log.Causes(), "no error, no line")
 	for range 3 {
-		f.report("a", errUnavailable)
-		f.report("a", errors.New("another error of the same cause"))
-		f.report("b", errUnavailable)
+		f.Report("a", errUnavailable)
+		f.Report("a", errors.New("another error of the same cause"))
+		f.Report("b", errUnavailable)
 	}
 	assert.Equal(t, map[string]int{"a": 1, "b": 1}, log.Causes())
 }
 
 func TestFailureIsLoggedOnceFromManyGoroutines(t *testing.T) {
 	var log testlog.Log
-	f := &failures{logger: log.Logger()}
+	f := &Failures{Logger: log.Logger()}
 	var wg sync.WaitGroup
 	for range 16 {
-		wg.Go(func() { f.report("a", errUnavailable) })
+		wg.Go(func() { f.Report("a", errUnavailable) })
 	}
 	wg.Wait()
 	assert.Equal(t, map[string]int{"a": 1}, log.Causes())
@@ -37,16 +39,16 @@ func TestFailureIsLoggedOnceFromManyGoroutines(t *testing.T) {
 
 func TestFailureLineHasLevelCauseAndError(t *testing.T) {
 	var log testlog.Log
-	f := &failures{logger: log.Logger()}
-	f.report("the cause", errUnavailable)
+	f := &Failures{Logger: log.Logger()}
+	f.Report("the cause", errUnavailable)
 	assert.Len(t, log.Of("WARN ", "cause=the cause", "error=no such reading"), 1)
 }
 
 func TestNilFailuresReportNothing(t *testing.T) {
-	var f *failures
-	f.report("a", errUnavailable)
+	var f *Failures
+	f.Report("a", errUnavailable)
 	func() {
-		defer f.survive("a")
+		defer f.Survive("a")
 		panic("thrown by the test")
 	}()
 }
@@ -55,16 +57,16 @@ func throwFromHere() { panic("thrown by the test") }
 
 func TestSurvivedPanicIsReportedWithItsStack(t *testing.T) {
 	var log testlog.Log
-	f := &failures{logger: log.Logger()}
+	f := &Failures{Logger: log.Logger()}
 	func() {
-		defer f.survive("a")
+		defer f.Survive("a")
 		throwFromHere()
 	}()
 	assert.Len(t, log.Of("thrown by the test", "throwFromHere"), 1, "with the frame that panicked")
 
 	var err error
 	func() {
-		defer catch(&err)
+		defer Catch(&err)
 		throwFromHere()
 	}()
 	assert.ErrorContains(t, err, "thrown by the test")
@@ -73,11 +75,11 @@ func TestSurvivedPanicIsReportedWithItsStack(t *testing.T) {
 
 func TestSurviveLeavesAloneWhatDidNotPanic(t *testing.T) {
 	var log testlog.Log
-	f := &failures{logger: log.Logger()}
+	f := &Failures{Logger: log.Logger()}
 	err := errUnavailable
 	func() {
-		defer f.survive("a")
-		defer catch(&err)
+		defer f.Survive("a")
+		defer Catch(&err)
 	}()
 	assert.Empty(t, log.Causes())
 	assert.Equal(t, errUnavailable, err)
@@ -85,8 +87,8 @@ func TestSurviveLeavesAloneWhatDidNotPanic(t *testing.T) {
 
 func TestLogSurvivesItsHandler(t *testing.T) {
 	handler := &testlog.Log{On: throwFromHere}
-	f := &failures{logger: handler.Logger()}
-	f.report("a", errUnavailable)
+	f := &Failures{Logger: handler.Logger()}
+	f.Report("a", errUnavailable)
 	assert.Equal(t, map[string]int{"a": 1}, handler.Causes())
-	log(new(slog.Logger), slog.LevelWarn, "a logger without a handler")
+	Log(new(slog.Logger), slog.LevelWarn, "a logger without a handler")
 }
