@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/monotonic"
+	"github.com/gym-observer/observer/internal/record"
 )
 
 // Limiter is a limit on concurrent work. *semaphore.Weighted of
@@ -130,7 +131,7 @@ func (a *MeteredAdmission) Do(ctx context.Context, rollout func(context.Context)
 		return err
 	}
 	defer release()
-	return rollout(contextOrBackground(ctx))
+	return rollout(record.ContextOrBackground(ctx))
 }
 
 // wait asks the limit for a share of n, and says whether that was observed.
@@ -138,7 +139,7 @@ func (a *MeteredAdmission) Do(ctx context.Context, rollout func(context.Context)
 // It does not try TryAcquire first to spare the clock: a limit that is not
 // first come, first served would let the try overtake those who wait.
 func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, err error) {
-	ctx = contextOrBackground(ctx)
+	ctx = record.ContextOrBackground(ctx)
 	if a == nil {
 		return false, unlimited{}.Acquire(ctx, n)
 	}
@@ -191,7 +192,7 @@ func (a *MeteredAdmission) letGo() {
 // recordAdmission records the wait of one admitted rollout.
 func (m *DriverMetrics) recordAdmission(ctx context.Context, waited time.Duration) {
 	if to := m.recorded(); to != nil {
-		to.duration(ctx, &to.admission, waited)
+		to.Duration(ctx, &to.admission, waited)
 	}
 }
 

@@ -96,7 +96,7 @@ func (r *collector) collect(_ context.Context, observer metric.Observer) error {
 		return nil
 	}
 	if to := r.sampler.recorder.Load(); to != nil {
-		to.passOn(passOnPatience) // so that this collection has all that was recorded before it
+		to.PassOn(passOnPatience) // so that this collection has all that was recorded before it
 	}
 	c, again := r.pool.Get().(*collection)
 	if !again {

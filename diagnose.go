@@ -2,11 +2,9 @@ package observer
 
 import (
 	"encoding/json"
-	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/gym-observer/observer/internal/wire"
 )
 
 // Cause is a thing that work can wait for, or a verdict without one.
@@ -85,15 +83,15 @@ type Peer struct {
 func (d Diagnosis) MarshalJSON() ([]byte, error) {
 	return json.Marshal(diagnosisJSON{
 		At:         d.At,
-		Window:     secondsJSON(d.Window),
+		Window:     wire.Seconds(d.Window),
 		Verdict:    d.Verdict,
 		Summary:    d.Summary,
-		Findings:   notNull(d.Findings),
-		Unmeasured: notNull(d.Unmeasured),
-		Oldest:     notNull(d.Oldest),
-		Also:       notNull(d.Also),
-		Sites:      notNull(d.Sites),
-		Peers:      notNull(d.Peers),
+		Findings:   wire.NotNull(d.Findings),
+		Unmeasured: wire.NotNull(d.Unmeasured),
+		Oldest:     wire.NotNull(d.Oldest),
+		Also:       wire.NotNull(d.Also),
+		Sites:      wire.NotNull(d.Sites),
+		Peers:      wire.NotNull(d.Peers),
 	})
 }
 
@@ -111,32 +109,32 @@ func (d *Diagnosis) UnmarshalJSON(text []byte) error {
 		Window:     time.Duration(read.Window),
 		Verdict:    read.Verdict,
 		Summary:    read.Summary,
-		Findings:   notEmpty(read.Findings),
-		Unmeasured: notEmpty(read.Unmeasured),
-		Oldest:     notEmpty(read.Oldest),
-		Also:       notEmpty(read.Also),
-		Sites:      notEmpty(read.Sites),
-		Peers:      notEmpty(read.Peers),
+		Findings:   wire.NotEmpty(read.Findings),
+		Unmeasured: wire.NotEmpty(read.Unmeasured),
+		Oldest:     wire.NotEmpty(read.Oldest),
+		Also:       wire.NotEmpty(read.Also),
+		Sites:      wire.NotEmpty(read.Sites),
+		Peers:      wire.NotEmpty(read.Peers),
 	}
 	return nil
 }
 
 type diagnosisJSON struct {
-	At         time.Time   `json:"at"`
-	Window     secondsJSON `json:"window_seconds"`
-	Verdict    Cause       `json:"verdict"`
-	Summary    string      `json:"summary"`
-	Findings   []Finding   `json:"findings"`
-	Unmeasured []Cause     `json:"unmeasured"`
-	Oldest     []Work      `json:"oldest"`
-	Also       []Cause     `json:"also"`
-	Sites      []Site      `json:"sites"`
-	Peers      []Peer      `json:"peers"`
+	At         time.Time    `json:"at"`
+	Window     wire.Seconds `json:"window_seconds"`
+	Verdict    Cause        `json:"verdict"`
+	Summary    string       `json:"summary"`
+	Findings   []Finding    `json:"findings"`
+	Unmeasured []Cause      `json:"unmeasured"`
+	Oldest     []Work       `json:"oldest"`
+	Also       []Cause      `json:"also"`
+	Sites      []Site       `json:"sites"`
+	Peers      []Peer       `json:"peers"`
 }
 
 // MarshalJSON writes the fields as those of [Diagnosis].
 func (w Work) MarshalJSON() ([]byte, error) {
-	return json.Marshal(workJSON{w.Kind, w.Name, secondsJSON(w.Age)})
+	return json.Marshal(workJSON{w.Kind, w.Name, wire.Seconds(w.Age)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -150,14 +148,14 @@ func (w *Work) UnmarshalJSON(text []byte) error {
 }
 
 type workJSON struct {
-	Kind string      `json:"kind"`
-	Name string      `json:"name"`
-	Age  secondsJSON `json:"age_seconds"`
+	Kind string       `json:"kind"`
+	Name string       `json:"name"`
+	Age  wire.Seconds `json:"age_seconds"`
 }
 
 // MarshalJSON writes the fields as those of [Diagnosis].
 func (p Peer) MarshalJSON() ([]byte, error) {
-	return json.Marshal(peerJSON{p.Host, p.Waiting, secondsJSON(p.Wait), p.InFlight})
+	return json.Marshal(peerJSON{p.Host, p.Waiting, wire.Seconds(p.Wait), p.InFlight})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -171,65 +169,8 @@ func (p *Peer) UnmarshalJSON(text []byte) error {
 }
 
 type peerJSON struct {
-	Host     string      `json:"host"`
-	Waiting  float64     `json:"waiting"`
-	Wait     secondsJSON `json:"wait_seconds"`
-	InFlight int         `json:"in_flight"`
-}
-
-// secondsJSON is a duration that JSON has as a number of seconds. It writes the
-// decimal digits that the nanoseconds have: a float64 of seconds would lose the
-// last of them after a month or so.
-type secondsJSON time.Duration
-
-// MarshalJSON writes 1.5 for a second and a half.
-func (s secondsJSON) MarshalJSON() ([]byte, error) {
-	whole, rest := time.Duration(s)/time.Second, time.Duration(s)%time.Second
-	if rest == 0 {
-		return strconv.AppendInt(nil, int64(whole), 10), nil
-	}
-	sign := ""
-	if s < 0 {
-		sign, whole, rest = "-", -whole, -rest
-	}
-	return fmt.Appendf(nil, "%s%d.%s", sign, whole, strings.TrimRight(fmt.Sprintf("%09d", rest), "0")), nil
-}
-
-// UnmarshalJSON reads any number of seconds that a Duration can hold.
-func (s *secondsJSON) UnmarshalJSON(text []byte) error {
-	number := string(text)
-	if number == "null" {
-		return nil
-	}
-	// Digits of nanoseconds are read as they stand. More digits than that, or an
-	// exponent, are somebody else's float64.
-	if _, decimals, _ := strings.Cut(number, "."); len(decimals) <= 9 && !strings.ContainsAny(number, "eE") {
-		if d, err := time.ParseDuration(number + "s"); err == nil {
-			*s = secondsJSON(d)
-			return nil
-		}
-	}
-	value, err := strconv.ParseFloat(number, 64)
-	// 1<<63 nanoseconds is one more than a Duration can hold, and a float64.
-	if nanos := math.Round(value * 1e9); err == nil && nanos >= -1<<63 && nanos < 1<<63 {
-		*s = secondsJSON(nanos)
-		return nil
-	}
-	return fmt.Errorf("%.40q is no number of seconds that fits a time.Duration", number)
-}
-
-// notNull lets an empty list be [] in JSON.
-func notNull[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// notEmpty is the way back.
-func notEmpty[T any](list []T) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
+	Host     string       `json:"host"`
+	Waiting  float64      `json:"waiting"`
+	Wait     wire.Seconds `json:"wait_seconds"`
+	InFlight int          `json:"in_flight"`
 }

@@ -73,7 +73,7 @@ func (m *DriverMetrics) CountResident(rollout func() error) error {
 // in milliseconds. A negative duration is not recorded.
 func (m *DriverMetrics) RecordMaterialize(ctx context.Context, took time.Duration) {
 	if to := m.recorded(); to != nil {
-		to.duration(ctx, &to.materialize, took)
+		to.Duration(ctx, &to.materialize, took)
 	}
 }
 
@@ -91,8 +91,8 @@ func (m *DriverMetrics) RecordOutputWrite(ctx context.Context, took time.Duratio
 
 func (m *DriverMetrics) recordOutputWrite(ctx context.Context, took time.Duration, bytes int64) {
 	if to := m.recorded(); to != nil {
-		to.duration(ctx, &to.writeDuration, took)
-		to.count(ctx, &to.writeBytes, bytes)
+		to.Duration(ctx, &to.writeDuration, took)
+		to.Count(ctx, &to.writeBytes, bytes)
 	}
 }
 
@@ -128,10 +128,10 @@ type RolloutSize struct {
 // it is not recorded.
 func (m *DriverMetrics) RecordRollout(ctx context.Context, size RolloutSize) {
 	if to := m.recorded(); to != nil {
-		to.count(ctx, &to.inputItems, int64(size.InputItems))
-		to.count(ctx, &to.outputItems, int64(size.OutputItems))
-		to.count(ctx, &to.turns, int64(size.Turns))
-		to.count(ctx, &to.toolCalls, int64(size.ToolCalls))
+		to.Count(ctx, &to.inputItems, int64(size.InputItems))
+		to.Count(ctx, &to.outputItems, int64(size.OutputItems))
+		to.Count(ctx, &to.turns, int64(size.Turns))
+		to.Count(ctx, &to.toolCalls, int64(size.ToolCalls))
 	}
 }
 

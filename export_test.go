@@ -61,7 +61,7 @@ func PublishLag(length, worst time.Duration) {
 }
 
 // PassOn hands what waits to be recorded to the provider, as a collection does.
-func PassOn() { running.Load().sampler.recorder.Load().passOn(10 * time.Second) }
+func PassOn() { running.Load().sampler.recorder.Load().PassOn(10 * time.Second) }
 
 // WorkListed returns how many units of work are listed as in flight.
 func WorkListed() int {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/record"
 )
 
 // generation is the attribute of the collector's points. The slices are what
@@ -37,7 +38,7 @@ func (g *gcRecorder) poll(to *recorder) (pauses diagnosis.Pauses, all bool, err 
 	g.noticeCollection()
 	all = true
 	err = g.pauses.Poll(func(seconds float64) bool {
-		all = to.sampled.TryPut(recordingOf(context.Background(), &to.gcPause, seconds*1000, &generationRecord))
+		all = to.Samples.TryPut(record.OfFloat(context.Background(), &to.gcPause, seconds*1000, &generationRecord))
 		if all {
 			pauses.Add(time.Duration(seconds * float64(time.Second)))
 		}

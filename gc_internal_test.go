@@ -17,6 +17,7 @@ import (
 	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/record"
 )
 
 func TestH31PausesReachTheHistogramInMilliseconds(t *testing.T) {
@@ -32,9 +33,9 @@ func TestH31PausesReachTheHistogramInMilliseconds(t *testing.T) {
 	assert.GreaterOrEqual(t, pauses.Count, int64(3), "a collection stops the world at least once")
 	assert.EqualValues(t, pauses.Count, recorded.Count)
 	// A sample keeps whole nanoseconds, of which each pause may lose one.
-	assert.InDelta(t, milliseconds(pauses.Sum), recorded.Sum, float64(pauses.Count)*1e-6)
+	assert.InDelta(t, record.Milliseconds(pauses.Sum), recorded.Sum, float64(pauses.Count)*1e-6)
 	longest, _ := recorded.Max.Value()
-	assert.InDelta(t, milliseconds(pauses.Longest), longest, 1e-6)
+	assert.InDelta(t, record.Milliseconds(pauses.Longest), longest, 1e-6)
 }
 
 // hearing is a histogram that calls a function with each value.
@@ -49,7 +50,7 @@ func (h hearing) Record(_ context.Context, value float64, _ ...metric.RecordOpti
 func TestH32PausesThatFindNoRoomAreLeftToTheNextPoll(t *testing.T) {
 	hangs, free := make(chan struct{}, 1), make(chan struct{})
 	heard := 0 // on the ring's goroutine, until passOn
-	to := newRecorder(&histograms{gcPause: floatHistogram{to: hearing{heard: func(value float64) {
+	to := newRecorder(&histograms{gcPause: record.Float{To: hearing{heard: func(value float64) {
 		select {
 		case hangs <- struct{}{}:
 		default:
@@ -59,9 +60,9 @@ func TestH32PausesThatFindNoRoomAreLeftToTheNextPoll(t *testing.T) {
 			heard++
 		}
 	}}}})
-	t.Cleanup(func() { to.stop(time.Now().Add(10 * time.Second)) })
+	t.Cleanup(func() { to.Stop(time.Now().Add(10 * time.Second)) })
 	fill := func() {
-		for to.sampled.TryPut(recordingOf(context.Background(), &to.gcPause, -1, nil)) {
+		for to.Samples.TryPut(record.OfFloat(context.Background(), &to.gcPause, -1, nil)) {
 		}
 	}
 	fill() // half of that wakes the ring, which takes one
@@ -79,13 +80,13 @@ func TestH32PausesThatFindNoRoomAreLeftToTheNextPoll(t *testing.T) {
 	assert.Equal(t, diagnosis.Pauses{}, pauses, "none is told before it is recorded")
 
 	close(free)
-	require.True(t, to.passOn(10*time.Second))
+	require.True(t, to.PassOn(10*time.Second))
 	assert.Zero(t, heard)
 	pauses, all, err = g.poll(to)
 	require.NoError(t, err)
 	assert.True(t, all)
 	assert.GreaterOrEqual(t, pauses.Count, int64(3))
-	require.True(t, to.passOn(10*time.Second))
+	require.True(t, to.PassOn(10*time.Second))
 	assert.EqualValues(t, pauses.Count, heard)
 }
 

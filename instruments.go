@@ -1,18 +1,16 @@
 package observer
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/catalogue"
+	"github.com/gym-observer/observer/internal/record"
 	"github.com/gym-observer/observer/internal/survive"
 )
 
@@ -23,17 +21,17 @@ import (
 // histograms are the rows of the catalogue that are recorded as values happen, as
 // one meter made them. A row that the meter refused records nothing.
 type histograms struct {
-	lag, gcPause                          floatHistogram
-	admission, writeDuration, materialize floatHistogram
-	runQueue, writeBytes                  intHistogram
-	inputItems, outputItems               intHistogram
-	turns, toolCalls                      intHistogram
+	lag, gcPause                          record.Float
+	admission, writeDuration, materialize record.Float
+	runQueue, writeBytes                  record.Int
+	inputItems, outputItems               record.Int
+	turns, toolCalls                      record.Int
 }
 
 // histogram is one of them: one of the two is set.
 type histogram struct {
-	float   *floatHistogram
-	integer *intHistogram
+	float   *record.Float
+	integer *record.Int
 }
 
 // of returns the place of the histogram with a name, neither where it is none.
@@ -69,7 +67,7 @@ func (h *histograms) of(name string) histogram {
 // fails, and returns those failures joined.
 func newHistograms(meter metric.Meter, failures *survive.Failures) (*histograms, error) {
 	made := new(histograms)
-	made.admission.recorded = new(recordedTotals)
+	made.admission.Totals = new(record.Totals)
 	var failed []error
 	for _, s := range catalogue.Signals {
 		if s.Kind != catalogue.Histogram {
@@ -83,17 +81,11 @@ func newHistograms(meter metric.Meter, failures *survive.Failures) (*histograms,
 }
 
 // make has the meter make the histogram of a row of the catalogue.
-func (h histogram) make(s catalogue.Signal, meter metric.Meter, failures *survive.Failures) (err error) {
-	description, unit := metric.WithDescription(s.Description), metric.WithUnit(s.Unit)
-	boundaries := metric.WithExplicitBucketBoundaries(s.Boundaries...)
+func (h histogram) make(s catalogue.Signal, meter metric.Meter, failures *survive.Failures) error {
 	if h.float != nil {
-		h.float.name, h.float.failures = s.Name, failures
-		h.float.to, err = meter.Float64Histogram(s.Name, description, unit, boundaries)
-		return err
+		return h.float.Make(s, meter, failures)
 	}
-	h.integer.name, h.integer.failures = s.Name, failures
-	h.integer.to, err = meter.Int64Histogram(s.Name, description, unit, boundaries)
-	return err
+	return h.integer.Make(s, meter, failures)
 }
 
 // enabled reports whether a recording would go anywhere: the API's no-op and a
@@ -101,77 +93,11 @@ func (h histogram) make(s catalogue.Signal, meter metric.Meter, failures *surviv
 func (h *histograms) enabled() bool {
 	for _, s := range catalogue.Signals {
 		switch one := h.of(s.Name); {
-		case one.float != nil && one.float.enabled(), one.integer != nil && one.integer.enabled():
+		case one.float != nil && one.float.Enabled(), one.integer != nil && one.integer.Enabled():
 			return true
 		}
 	}
 	return false
-}
-
-// floatHistogram records finite values into one histogram. The zero value
-// records nothing.
-type floatHistogram struct {
-	to       metric.Float64Histogram
-	name     string
-	failures *survive.Failures
-
-	recorded *recordedTotals // nil where the page does not show them
-}
-
-// recordedTotals are what a histogram has taken: a provider does not tell.
-type recordedTotals struct {
-	count, sum atomic.Int64 // the sum in millionths of the unit
-}
-
-// record drops what is not finite, since one NaN would poison the histogram's
-// sum for ever, and survives a panic of the provider.
-func (h *floatHistogram) record(ctx context.Context, value float64, options ...metric.RecordOption) {
-	if h.to == nil || math.IsNaN(value) || math.IsInf(value, 0) {
-		return
-	}
-	defer h.failures.Survive(h.name)
-	if h.recorded != nil {
-		h.recorded.count.Add(1)
-		h.recorded.sum.Add(int64(value * 1e6))
-	}
-	h.to.Record(contextOrBackground(ctx), value, options...)
-}
-
-func (h *floatHistogram) enabled() bool {
-	return h.to != nil && h.to.Enabled(context.Background())
-}
-
-// intHistogram records counts into one histogram. The zero value records
-// nothing.
-type intHistogram struct {
-	to       metric.Int64Histogram
-	name     string
-	failures *survive.Failures
-}
-
-// record drops a negative value and survives a panic of the provider.
-func (h *intHistogram) record(ctx context.Context, value int64, options ...metric.RecordOption) {
-	if h.to == nil || value < 0 {
-		return
-	}
-	defer h.failures.Survive(h.name)
-	h.to.Record(contextOrBackground(ctx), value, options...)
-}
-
-func (h *intHistogram) enabled() bool {
-	return h.to != nil && h.to.Enabled(context.Background())
-}
-
-func milliseconds(d time.Duration) float64 {
-	return float64(d) / float64(time.Millisecond)
-}
-
-// contextOrBackground lets a caller who has no context pass nil.
-func contextOrBackground(ctx context.Context) context.Context {
-	if ctx == nil {
-		return context.Background()
-	}
-	return ctx
 }
 
 // scopeVersion is the version of this module in the running binary.

@@ -261,7 +261,7 @@ func (s *session) close(ctx context.Context) {
 	<-s.instrumented
 	to := s.sampler.recorder.Load()
 	if to != nil {
-		to.passOn(passOnPatience)
+		to.PassOn(passOnPatience)
 	}
 	if provider, ok := s.provider.(interface{ ForceFlush(context.Context) error }); ok {
 		s.attempt("flushing the provider", func() error { return provider.ForceFlush(ctx) })
@@ -278,7 +278,7 @@ func (s *session) close(ctx context.Context) {
 	changing.Unlock()
 
 	if to != nil { // what the flush collected has been passed on
-		to.stop(s.deadline)
+		to.Stop(s.deadline)
 	}
 	s.process.Close()
 	if s.registration != nil {

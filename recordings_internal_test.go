@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
+	"github.com/gym-observer/observer/internal/record"
 	"github.com/gym-observer/observer/internal/ring"
 )
 
@@ -51,8 +52,8 @@ func (h hearingCounts) Record(_ context.Context, value int64, _ ...metric.Record
 
 // recorderTo returns a recorder whose inputs' durations a function hears.
 func recorderTo(t *testing.T, heard func(value float64)) *recorder {
-	to := newRecorder(&histograms{materialize: floatHistogram{to: hearing{heard: heard}}})
-	t.Cleanup(func() { to.stop(time.Now().Add(10 * time.Second)) })
+	to := newRecorder(&histograms{materialize: record.Float{To: hearing{heard: heard}}})
+	t.Cleanup(func() { to.Stop(time.Now().Add(10 * time.Second)) })
 	return to
 }
 
@@ -103,14 +104,14 @@ func TestAProviderThatHangsHoldsUpNeitherSamplersNorRollouts(t *testing.T) {
 		assert.Len(t, m.log.Of("cause=recording samples"), 1, "it is said once that samples are lost")
 
 		close(free)
-		require.True(t, m.sampler.recorder.Load().passOn(time.Minute))
+		require.True(t, m.sampler.recorder.Load().PassOn(time.Minute))
 		assert.EqualValues(t, ring.Size, counts[DriverMaterializeInstrument].Load(), "none of a rollout's is lost")
 		lags := counts[EventLoopLagInstrument].Load()
 		assert.GreaterOrEqual(t, lags, int64(ring.Size/2))
 		assert.LessOrEqual(t, lags, int64(ring.Size))
 
 		m.loop.sample(time.Now())
-		require.True(t, m.sampler.recorder.Load().passOn(time.Minute))
+		require.True(t, m.sampler.recorder.Load().PassOn(time.Minute))
 		assert.EqualValues(t, lags+1, counts[EventLoopLagInstrument].Load(), "samples go on")
 	})
 }
@@ -137,12 +138,12 @@ func TestABusyDriverLeavesSamplersTheirRoom(t *testing.T) {
 	heard := 0
 	to := recorderTo(t, func(float64) { <-free; heard++ })
 	for range ring.Size {
-		to.duration(context.Background(), &to.materialize, time.Millisecond)
+		to.Duration(context.Background(), &to.materialize, time.Millisecond)
 	}
-	assert.EqualValues(t, ring.Size, to.ring.Waiting())
-	assert.True(t, to.sampled.TryPut(recordingOf(context.Background(), &to.lag, 1, nil)))
+	assert.EqualValues(t, ring.Size, to.Rollouts.Waiting())
+	assert.True(t, to.Samples.TryPut(record.OfFloat(context.Background(), &to.lag, 1, nil)))
 	close(free)
-	assert.True(t, to.passOn(10*time.Second))
+	assert.True(t, to.PassOn(10*time.Second))
 	assert.Equal(t, ring.Size, heard)
 }
 
@@ -155,9 +156,9 @@ func TestRecordingsGoOnAfterAProviderThatExits(t *testing.T) {
 		heard.Add(1)
 	})
 	for turn := range 3 {
-		to.duration(context.Background(), &to.materialize, 0)
-		to.duration(context.Background(), &to.materialize, time.Millisecond)
-		require.True(t, to.passOn(10*time.Second), "after exit %d", turn+1)
+		to.Duration(context.Background(), &to.materialize, 0)
+		to.Duration(context.Background(), &to.materialize, time.Millisecond)
+		require.True(t, to.PassOn(10*time.Second), "after exit %d", turn+1)
 		assert.EqualValues(t, turn+1, heard.Load())
 	}
 }
@@ -177,15 +178,15 @@ func TestRecordingsGoOnAfterAProviderThatPanics(t *testing.T) {
 		Driver().RecordMaterialize(context.Background(), 0)
 		Driver().RecordMaterialize(context.Background(), time.Millisecond)
 	}
-	require.True(t, m.sampler.recorder.Load().passOn(10*time.Second))
+	require.True(t, m.sampler.recorder.Load().PassOn(10*time.Second))
 	assert.Equal(t, 6, heard)
 	assert.Len(t, m.log.Of("thrown by the provider"), 1)
 }
 
 func TestWhatIsNegativeIsNotRecorded(t *testing.T) {
 	to := recorderTo(t, func(value float64) { t.Errorf("heard %g", value) })
-	to.duration(context.Background(), &to.materialize, -1)
-	to.count(context.Background(), &to.turns, -1)
-	assert.Zero(t, to.ring.Waiting())
-	assert.True(t, to.passOn(10*time.Second))
+	to.Duration(context.Background(), &to.materialize, -1)
+	to.Count(context.Background(), &to.turns, -1)
+	assert.Zero(t, to.Rollouts.Waiting())
+	assert.True(t, to.PassOn(10*time.Second))
 }

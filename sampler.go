@@ -91,7 +91,7 @@ func (s *sampler) takeLast() {
 	for {
 		_, all, err := s.gc.poll(to)
 		s.failures.Report(GCPauseInstrument, err)
-		if all || !to.passOn(loopPatience) {
+		if all || !to.PassOn(loopPatience) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/lag"
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/record"
 )
 
 // loop samples the scheduler for one Start.
@@ -71,16 +72,16 @@ func (l *loop) sample(due time.Time) {
 }
 
 func (l *loop) record(to *recorder, late time.Duration, queues reading.Queues) {
-	recorded := to.sampled.TryPut(recordingOf(context.Background(), &to.lag, milliseconds(late), &l.recordOptions))
+	recorded := to.Samples.TryPut(record.OfFloat(context.Background(), &to.lag, record.Milliseconds(late), &l.recordOptions))
 	if runnable, ok := queues.Runnable.Get(); ok {
-		recorded = to.sampled.TryPut(countOf(context.Background(), &to.runQueue, int64(runnable), &l.recordOptions)) && recorded
+		recorded = to.Samples.TryPut(record.OfInt(context.Background(), &to.runQueue, int64(runnable), &l.recordOptions)) && recorded
 	} else {
 		l.sampler.failures.Report(EventLoopRunQueueInstrument, reading.UnknownMetric(reading.RunnableMetric))
 	}
 	if !recorded {
-		l.sampler.failures.Report("recording samples", errStuck)
+		l.sampler.failures.Report("recording samples", record.ErrStuck)
 	}
-	to.hasten(totals.driver.driving.Load())
+	to.Hasten(totals.driver.driving.Load())
 }
 
 // sampleLast takes the sample of Stop. It has no lag: nothing was due.

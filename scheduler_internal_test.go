@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/record"
 	"github.com/gym-observer/observer/internal/testlog"
 )
 
@@ -156,7 +157,7 @@ func TestSampleReadsTheQueueYieldsAndThenReadsTheClock(t *testing.T) {
 	assert.EqualValues(t, 1, queue.Count)
 	assert.GreaterOrEqual(t, queue.Sum, int64(goroutines/2), "the queue was read before the yield")
 	lag := i.histogram(t, EventLoopLagInstrument)
-	assert.GreaterOrEqual(t, lag.Sum, milliseconds(goroutines*each)/2, "the clock was read after the yield")
+	assert.GreaterOrEqual(t, lag.Sum, record.Milliseconds(goroutines*each)/2, "the clock was read after the yield")
 }
 
 func TestH32AMissingQueueMetricIsLeftOutAlone(t *testing.T) {
@@ -176,7 +177,7 @@ func TestSamplePassesOnWhatADriverRecords(t *testing.T) {
 	i := manually(t)
 	Driver().Offer(1)
 	Driver().RecordMaterialize(context.Background(), time.Millisecond)
-	waits := i.sampler.recorder.Load().ring
+	waits := i.sampler.recorder.Load().Rollouts
 	assert.EqualValues(t, 1, waits.Waiting(), "nobody has asked for it")
 	i.loop.sample(time.Now())
 	require.Eventually(t, func() bool { return waits.Waiting() == 0 }, 10*time.Second, time.Millisecond)

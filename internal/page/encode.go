@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/wire"
 )
 
 // position tells how far a reader has read a history: the numbers of its last
@@ -61,12 +62,12 @@ func (h *Handler) encode(s Snapshot, read position) (document, position) {
 		WindowSeconds: s.Window.Seconds(),
 		Verdict:       s.Verdict,
 		Summary:       s.Summary,
-		Findings:      notNull(s.Findings),
-		Unmeasured:    notNull(s.Unmeasured),
+		Findings:      wire.NotNull(s.Findings),
+		Unmeasured:    wire.NotNull(s.Unmeasured),
 		Oldest:        []work{},
 		History:       history{Seconds: []second{}, Windows: []window{}},
-		Also:          notNull(s.Also),
-		Sites:         notNull(s.Sites),
+		Also:          wire.NotNull(s.Also),
+		Sites:         wire.NotNull(s.Sites),
 		Peers:         []peer{},
 		Process:       cmp.Or(s.Process, h.text.Process),
 		PID:           h.text.PID,
@@ -260,12 +261,4 @@ func (h *Handler) lagBoundaries() (seconds []float64) {
 		seconds = append(seconds, boundary.Seconds())
 	}
 	return seconds
-}
-
-// notNull lets an empty list be [] in JSON.
-func notNull[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
