@@ -2,12 +2,12 @@ package observer
 
 import (
 	"context"
-	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/gym-observer/observer/internal/monotonic"
 	"github.com/gym-observer/observer/internal/record"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // Limiter is a limit on concurrent work. *semaphore.Weighted of
@@ -44,7 +44,7 @@ type MeteredAdmission struct {
 //
 // Wrapping a MeteredAdmission again measures every rollout twice.
 func NewMeteredAdmission(limit Limiter) *MeteredAdmission {
-	if isNil(limit) {
+	if survive.IsNil(limit) {
 		limit = nil
 	}
 	return &MeteredAdmission{limit: limit}
@@ -202,13 +202,3 @@ type unlimited struct{}
 func (unlimited) Acquire(ctx context.Context, _ int64) error { return ctx.Err() }
 func (unlimited) TryAcquire(int64) bool                      { return true }
 func (unlimited) Release(int64)                              {}
-
-// isNil reports whether v is nil or holds a nil pointer, which a variable of a
-// concrete type that was never set turns into on its way into an interface.
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	value := reflect.ValueOf(v)
-	return value.Kind() == reflect.Pointer && value.IsNil()
-}

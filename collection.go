@@ -2,74 +2,15 @@ package observer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/gym-observer/observer/internal/catalogue"
-	"github.com/gym-observer/observer/internal/count"
+	"github.com/gym-observer/observer/internal/observable"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/survive"
 )
-
-// observable is one signal that is read, with its instrument, which one of the
-// last two fields holds.
-type observable struct {
-	name       string
-	fractional bool
-	observe    source
-
-	integer metric.Int64Observable
-	float   metric.Float64Observable
-}
-
-func (o *observable) instrument() metric.Observable {
-	if o.float != nil {
-		return o.float
-	}
-	return o.integer
-}
-
-// source reads one row of the catalogue while the exporter collects.
-type source = func(*collection, point) error
-
-// newObservables makes the observables of the catalogue. It goes on past one that
-// fails, and returns those failures joined.
-func newObservables(meter metric.Meter, sources map[string]source) (made []observable, err error) {
-	var failed []error
-	for _, s := range catalogue.Signals {
-		if s.Kind == catalogue.Histogram {
-			continue
-		}
-		if one, err := newObservable(s, meter, sources[s.Name]); err != nil {
-			failed = append(failed, fmt.Errorf("making %s: %w", s.Name, err))
-		} else {
-			made = append(made, one)
-		}
-	}
-	return made, errors.Join(failed...)
-}
-
-func newObservable(s catalogue.Signal, meter metric.Meter, read source) (made observable, err error) {
-	made = observable{name: s.Name, fractional: s.Fractional, observe: read}
-	description, unit := metric.WithDescription(s.Description), metric.WithUnit(s.Unit)
-	switch {
-	case s.Kind == catalogue.Counter && s.Fractional:
-		made.float, err = meter.Float64ObservableCounter(s.Name, description, unit)
-	case s.Kind == catalogue.Counter:
-		made.integer, err = meter.Int64ObservableCounter(s.Name, description, unit)
-	case s.Kind == catalogue.UpDownCounter:
-		made.integer, err = meter.Int64ObservableUpDownCounter(s.Name, description, unit)
-	case s.Kind == catalogue.Gauge && s.Fractional:
-		made.float, err = meter.Float64ObservableGauge(s.Name, description, unit)
-	case s.Kind == catalogue.Gauge:
-		made.integer, err = meter.Int64ObservableGauge(s.Name, description, unit)
-	}
-	return made, err
-}
 
 // collector is what the exporter's collections read of one run.
 type collector struct {
@@ -78,9 +19,9 @@ type collector struct {
 	loops    *loops
 	sampler  *sampler
 
-	observables []observable // set before the callback is registered
-	silent      atomic.Bool  // it observes nothing any more
-	pool        sync.Pool    // of *collection
+	observables []observable.Row[*collection] // set before the callback is registered
+	silent      atomic.Bool                   // it observes nothing any more
+	pool        sync.Pool                     // of *collection
 	attributes  attributeSets
 }
 
@@ -124,36 +65,9 @@ type collection struct {
 }
 
 // observe reads one signal. Its failure is its own: the others go out.
-func (c *collection) observe(row *observable, observer metric.Observer) {
-	defer c.failures.Survive(row.name)
-	if err := row.observe(c, point{row, observer}); err != nil {
-		c.failures.Report(row.name, err)
-	}
-}
-
-// point takes the values of one signal in one collection.
-type point struct {
-	row      *observable
-	observer metric.Observer
-}
-
-func (p point) observe(value int64, options ...metric.ObserveOption) {
-	p.observer.ObserveInt64(p.row.integer, value, options...)
-}
-
-func (p point) observeFloat(value float64, options ...metric.ObserveOption) {
-	p.observer.ObserveFloat64(p.row.float, value, options...)
-}
-
-// repeat observes the last value of a counter. Without it, a delta reader would
-// be given the whole total again after one cycle without a point.
-func (p point) repeat(counter *count.Ratchet, options ...metric.ObserveOption) {
-	value, ok := counter.Last()
-	switch {
-	case !ok:
-	case p.row.fractional:
-		p.observeFloat(value, options...)
-	default:
-		p.observe(int64(value), options...)
+func (c *collection) observe(row *observable.Row[*collection], observer metric.Observer) {
+	defer c.failures.Survive(row.Name)
+	if err := row.Read(c, row.Point(observer)); err != nil {
+		c.failures.Report(row.Name, err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/catalogue"
 	"github.com/gym-observer/observer/internal/count"
+	"github.com/gym-observer/observer/internal/observable"
 	"github.com/gym-observer/observer/internal/testlog"
 )
 
@@ -257,20 +258,20 @@ func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
 		broken := &i.session.collector.observables[row]
 		others := make(map[string]bool)
 		for name := range want {
-			if name != broken.name {
+			if name != broken.Name {
 				others[name] = true
 			}
 		}
-		broken.observe = func(*collection, point) error { panic("thrown by " + broken.name) }
+		broken.Read = func(*collection, observable.Point) error { panic("thrown by " + broken.Name) }
 		for range 2 {
 			now := i.collect(t, i.cumulative).names()
-			if broken.name == ProcessOpenFDsInstrument {
+			if broken.Name == ProcessOpenFDsInstrument {
 				delete(others, ProcessUnixFDsInstrument) // which repeats what the first has read
 				delete(now, ProcessUnixFDsInstrument)
 			}
-			assert.Equal(t, others, now, broken.name)
+			assert.Equal(t, others, now, broken.Name)
 		}
-		assert.Equal(t, map[string]int{broken.name: 1}, i.log.Causes())
+		assert.Equal(t, map[string]int{broken.Name: 1}, i.log.Causes())
 		i.stop()
 	}
 }

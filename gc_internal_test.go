@@ -16,6 +16,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/observable"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/record"
 )
@@ -112,16 +113,16 @@ func (m *manual) withoutHeapTotals(t testing.TB, signals ...string) {
 		found := false
 		for i := range m.collector.observables {
 			row := &m.collector.observables[i]
-			if row.name != signal {
+			if row.Name != signal {
 				continue
 			}
 			found = true
-			observe := row.observe
-			row.observe = func(c *collection, to point) error {
+			read := row.Read
+			row.Read = func(c *collection, to observable.Point) error {
 				whole := c.heap
 				defer func() { c.heap = whole }()
 				c.heap = reading.HeapTotals{}
-				return observe(c, to)
+				return read(c, to)
 			}
 		}
 		require.True(t, found, signal)

@@ -32,10 +32,10 @@ func acquire(ctx context.Context, loopName *string, options []Option) *handle {
 	h.refused = h.join(c, loopName)
 	switch {
 	case errors.Is(h.refused, ErrOff):
-		c.note(slog.LevelInfo, "observer is off. To turn it on, pass observer.WithMeterProvider, or export.FromEnv() with NEMO_GYM_OTEL_ENABLED=true or OTEL_EXPORTER_OTLP_ENDPOINT set, or install a provider with otel.SetMeterProvider before Start",
+		c.notes.Add(slog.LevelInfo, "observer is off. To turn it on, pass observer.WithMeterProvider, or export.FromEnv() with NEMO_GYM_OTEL_ENABLED=true or OTEL_EXPORTER_OTLP_ENDPOINT set, or install a provider with otel.SetMeterProvider before Start",
 			slog.Any("reason", h.refused))
 	case h.refused != nil:
-		c.note(slog.LevelWarn, "observer does not observe", slog.Any("error", h.refused))
+		c.notes.Add(slog.LevelWarn, "observer does not observe", slog.Any("error", h.refused))
 	default:
 		watching := make(chan struct{})
 		h.unwatch = context.AfterFunc(h.ctx, func() {
@@ -44,7 +44,7 @@ func acquire(ctx context.Context, loopName *string, options []Option) *handle {
 		})
 		close(watching)
 	}
-	c.say()
+	c.notes.Say(c.settings.Logger)
 	return h
 }
 

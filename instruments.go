@@ -3,7 +3,6 @@ package observer
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -98,24 +97,6 @@ func (h *histograms) enabled() bool {
 		}
 	}
 	return false
-}
-
-// scopeVersion is the version of this module in the running binary.
-func scopeVersion() string {
-	const unknown = "(devel)"
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return unknown
-	}
-	for _, module := range build.Deps {
-		if module.Path == scopeName {
-			return module.Version
-		}
-	}
-	if build.Main.Path == scopeName && build.Main.Version != "" {
-		return build.Main.Version
-	}
-	return unknown
 }
 
 // lagEdges are the boundaries of the exported histogram of lags.

@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gym-observer/observer/internal/catalogue"
+	"github.com/gym-observer/observer/internal/env"
+	"github.com/gym-observer/observer/internal/observable"
 )
 
 func TestEverySignalHasOneSource(t *testing.T) {
@@ -103,9 +105,9 @@ func (m meterWithout) Float64Histogram(name string, options ...metric.Float64His
 }
 
 func TestRowThatTheMeterRefusesLeavesTheOthers(t *testing.T) {
-	whole, err := newObservables(noop.Meter{}, sources)
+	whole, err := observable.Rows(noop.Meter{}, sources)
 	require.NoError(t, err)
-	made, err := newObservables(meterWithout{noop.Meter{}, ProcessMemoryUsageInstrument}, sources)
+	made, err := observable.Rows(meterWithout{noop.Meter{}, ProcessMemoryUsageInstrument}, sources)
 	assert.ErrorIs(t, err, errUnavailable)
 	assert.ErrorContains(t, err, ProcessMemoryUsageInstrument)
 	assert.Len(t, made, len(whole)-1)
@@ -166,5 +168,5 @@ func TestHistogramsDropWhatWouldPoisonThem(t *testing.T) {
 }
 
 func TestScopeHasAVersion(t *testing.T) {
-	assert.NotEmpty(t, scopeVersion())
+	assert.NotEmpty(t, env.VersionOf(scopeName))
 }

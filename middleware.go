@@ -2,12 +2,10 @@ package observer
 
 import (
 	"net/http"
-	"net/url"
-	"path"
-	"strings"
 
 	"github.com/gym-observer/observer/internal/inflight"
 	"github.com/gym-observer/observer/internal/response"
+	"github.com/gym-observer/observer/internal/route"
 )
 
 // MiddlewareOption changes what [Middleware] does; a nil one changes nothing.
@@ -226,9 +224,9 @@ func (m *RequestMetrics) endCancelled(by *middleware, listed *inflight.Work, r *
 	if responded {
 		m.CountResponse(status)
 	}
-	route := UnmatchedRoute
-	defer func() { m.CountCancellation(route, responded) }() // also past a Goexit
-	route = routeOf(&asked, func() string {
+	name := UnmatchedRoute
+	defer func() { m.CountCancellation(name, responded) }() // also past a Goexit
+	name = route.Of(&asked, func() string {
 		if by.route != nil {
 			return by.route(r)
 		}
@@ -236,65 +234,7 @@ func (m *RequestMetrics) endCancelled(by *middleware, listed *inflight.Work, r *
 	})
 }
 
-// NameOf returns the route of a request in flight, or nothing. The pattern in the
-// request is the handler's to write while it runs, so the router is asked with a
-// made-up request.
+// NameOf returns the route of a request in flight, or nothing.
 func (m *middleware) NameOf(asked *inflight.Request) string {
-	route := routeOf(asked, func() string {
-		r := &http.Request{Method: asked.Method, Host: asked.Host, URL: &url.URL{Path: asked.Path, RawPath: asked.RawPath}, Header: make(http.Header)}
-		if m.route != nil {
-			return m.route(r)
-		}
-		next := m.next
-		if next == nil {
-			next = http.DefaultServeMux
-		}
-		if mux, ok := next.(*http.ServeMux); ok {
-			_, pattern := mux.Handler(r)
-			return pattern
-		}
-		return ""
-	})
-	if route == UnmatchedRoute {
-		return ""
-	}
-	return route
-}
-
-// routeOf returns the path of the pattern that find gives for a request, if it is
-// one.
-func routeOf(asked *inflight.Request, find func() string) (route string) {
-	defer func() {
-		if recover() != nil {
-			route = UnmatchedRoute
-		}
-	}()
-	pattern := find()
-	if asked.Method == http.MethodConnect && pattern == redirectOf(asked.Path) {
-		// To a CONNECT without the slash at its end a ServeMux answers with a
-		// redirect, and calls the path that it redirects to the pattern.
-		return UnmatchedRoute
-	}
-	return pathOf(pattern)
-}
-
-// redirectOf is where a ServeMux redirects a CONNECT to.
-func redirectOf(name string) string {
-	clean := path.Clean("/" + name)
-	if strings.HasSuffix(name, "/") && clean != "/" {
-		clean += "/"
-	}
-	return clean + "/"
-}
-
-// pathOf returns the path part of a ServeMux pattern, "[METHOD ][HOST]/[PATH]",
-// without the method and the host, which would multiply the routes.
-func pathOf(pattern string) string {
-	if method, rest, found := strings.Cut(pattern, " "); found && !strings.Contains(method, "/") {
-		pattern = strings.TrimLeft(rest, " \t")
-	}
-	if i := strings.IndexByte(pattern, '/'); i >= 0 {
-		return pattern[i:]
-	}
-	return UnmatchedRoute
+	return route.NameOf(asked, m.next, m.route)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gym-observer/observer/internal/evidence"
 	"github.com/gym-observer/observer/internal/examine"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // WithMeterProvider exports through a provider of the application's own, which
@@ -18,7 +19,7 @@ import (
 // counts as not given.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *config) {
-		if isNil(p) {
+		if survive.IsNil(p) {
 			return
 		}
 		c.provider = p
@@ -50,7 +51,7 @@ func WithProvider(open func(ctx context.Context, loop string, s Settings) (p met
 func WithSampleInterval(d time.Duration) Option {
 	return func(c *config) {
 		if d < minSampleInterval || d > maxSampleInterval {
-			c.note(slog.LevelWarn, "observer: the sample interval given in code is out of range, using the default",
+			c.notes.Add(slog.LevelWarn, "observer: the sample interval given in code is out of range, using the default",
 				slog.Duration("given", d), slog.Duration("default", defaultSampleInterval))
 			d = defaultSampleInterval
 		}
@@ -64,7 +65,7 @@ func WithSampleInterval(d time.Duration) Option {
 func WithWindow(d time.Duration) Option {
 	return func(c *config) {
 		if d < minWindow || d > maxWindow {
-			c.note(slog.LevelWarn, "observer: the window given in code is out of range, using the default",
+			c.notes.Add(slog.LevelWarn, "observer: the window given in code is out of range, using the default",
 				slog.Duration("given", d), slog.Duration("default", defaultWindow))
 			d = defaultWindow
 		}
@@ -108,16 +109,6 @@ func WithProfiles() Option {
 	return func(c *config) { c.profiles = examine.NewProfiles }
 }
 
-const (
-	defaultCaptureLag      = time.Second
-	defaultCaptureCooldown = 10 * time.Minute
-	defaultCaptureBudget   = 256 << 20
-
-	// Up to here a trace costs at most 2 % of a core where goroutines are idle: see
-	// WithCaptureGoroutines.
-	defaultCaptureGoroutines = 20_000
-)
-
 // captureSettings are what [WithCapture] was given.
 type captureSettings evidence.Settings
 
@@ -160,13 +151,7 @@ func WithCapture(directory string, opts ...CaptureOption) Option {
 		if absolute, err := filepath.Abs(directory); err == nil {
 			directory = absolute
 		}
-		c.capture = &evidence.Settings{
-			Directory:  directory,
-			Lag:        defaultCaptureLag,
-			Cooldown:   defaultCaptureCooldown,
-			Budget:     defaultCaptureBudget,
-			Goroutines: defaultCaptureGoroutines,
-		}
+		c.capture = evidence.DefaultsFor(directory)
 		for _, option := range opts {
 			if option != nil {
 				option((*captureSettings)(c.capture))

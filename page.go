@@ -3,11 +3,11 @@ package observer
 import (
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/gym-observer/observer/internal/catalogue"
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/env"
 	"github.com/gym-observer/observer/internal/monotonic"
 	"github.com/gym-observer/observer/internal/page"
 )
@@ -98,7 +98,7 @@ func pageSnapshot() (s page.Snapshot) {
 	defer running.failures.Survive("page")
 	d := running.current()
 	s = page.Snapshot{
-		Process: nameOfProcess(programName(), running.loops.All()),
+		Process: nameOfProcess(env.Program(), running.loops.All()),
 		At:      d.At,
 		Window:  d.Window,
 		Verdict: string(d.Verdict),
@@ -135,7 +135,7 @@ func pageSnapshot() (s page.Snapshot) {
 // and the dashboards say the same.
 func pageText() page.Text {
 	text := page.Text{
-		Process:       programName(),
+		Process:       env.Program(),
 		PID:           os.Getpid(),
 		Signals:       make(map[string]page.Signal),
 		LagBoundaries: lagEdges,
@@ -158,12 +158,4 @@ func nameOfProcess(program string, loops []*loop) string {
 		return program // of Acquire alone there is no loop
 	}
 	return program + "/" + loops[0].name
-}
-
-// programName is the program's. A library in a foreign program has no arguments.
-func programName() string {
-	if len(os.Args) == 0 {
-		return "unnamed"
-	}
-	return filepath.Base(os.Args[0])
 }

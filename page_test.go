@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/env"
 	"github.com/gym-observer/observer/internal/number"
 	"github.com/gym-observer/observer/internal/page"
 )
@@ -320,7 +321,7 @@ func TestH75NamesOfTheOption(t *testing.T) {
 func TestProcessWithoutArgumentsHasAName(t *testing.T) {
 	defer func(before []string) { os.Args = before }(os.Args)
 	os.Args = nil
-	assert.NotEmpty(t, programName())
+	assert.NotEmpty(t, env.Program())
 }
 
 func TestNameOfAProcessTellsItFromOthersOfItsProgram(t *testing.T) {
@@ -349,6 +350,6 @@ func TestPageHasTheNameOfTheProcessAndEachFurtherCauseOnce(t *testing.T) {
 		d, s := Diagnose(), pageSnapshot()
 		require.NotEmpty(t, d.Also)
 		assert.Len(t, s.Also, len(d.Also))
-		assert.Equal(t, programName()+"/page-name", s.Process)
+		assert.Equal(t, env.Program()+"/page-name", s.Process)
 	})
 }

@@ -12,7 +12,9 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/gym-observer/observer/internal/env"
 	"github.com/gym-observer/observer/internal/examine"
+	"github.com/gym-observer/observer/internal/observable"
 	"github.com/gym-observer/observer/internal/page"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/sites"
@@ -106,7 +108,7 @@ func (c *config) noteIgnored(s *session) {
 		ignored = append(ignored, "logger of the process")
 	}
 	if len(ignored) > 0 {
-		c.note(slog.LevelInfo, "observer: already running, these options of a later handle are ignored", slog.Any("options", ignored))
+		c.notes.Add(slog.LevelInfo, "observer: already running, these options of a later handle are ignored", slog.Any("options", ignored))
 	}
 }
 
@@ -119,7 +121,7 @@ func setUp(ctx context.Context, loopName string, c *config) (*session, error) {
 	s := newSession(provider, shutdown, c)
 	if c.capture != nil {
 		if s.sampler.capture, err = c.startCapture(c.capture, s.failures.Report); err != nil {
-			c.note(slog.LevelWarn, "observer: captures will have no trace", slog.Any("error", err))
+			c.notes.Add(slog.LevelWarn, "observer: captures will have no trace", slog.Any("error", err))
 		}
 	}
 	before := flushingOver(provider)
@@ -135,7 +137,7 @@ func setUp(ctx context.Context, loopName string, c *config) (*session, error) {
 		}()
 		return nil, fmt.Errorf("observer: making instruments: %w", err)
 	case err != nil:
-		c.note(slog.LevelWarn, "observer: some instruments could not be made, the others are", slog.Any("error", err))
+		c.notes.Add(slog.LevelWarn, "observer: some instruments could not be made, the others are", slog.Any("error", err))
 	}
 	return s, nil
 }
@@ -189,14 +191,14 @@ func flushingOver(provider metric.MeterProvider) (before []*session) {
 func (s *session) instrument(before []*session) (err error) {
 	defer close(s.instrumented)
 	defer survive.Catch(&err)
-	meter := s.provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion()))
+	meter := s.provider.Meter(scopeName, metric.WithInstrumentationVersion(env.VersionOf(scopeName)))
 	histograms, err1 := newHistograms(meter, s.failures)
 	s.recordTo(newRecorder(histograms))
-	observables, err2 := newObservables(meter, sources)
+	observables, err2 := observable.Rows(meter, sources)
 	s.collector.observables = observables
 	var registered []metric.Observable
 	for _, row := range observables {
-		registered = append(registered, row.instrument())
+		registered = append(registered, row.Instrument())
 	}
 	// Two callbacks on one provider would add their totals up. But none at all, for
 	// one collection, would give a delta reader the whole totals again.

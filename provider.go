@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/gym-observer/observer/internal/env"
 	"github.com/gym-observer/observer/internal/survive"
 )
 
@@ -42,7 +43,7 @@ func (c *config) findProvider(ctx context.Context, loopName string) (_ metric.Me
 func (c *config) callOpen(ctx context.Context, loopName string) (provider metric.MeterProvider, shutdown func(context.Context) error, err error) {
 	defer survive.Catch(&err)
 	provider, shutdown, err = c.open(ctx, loopName, c.settings)
-	if isNil(provider) {
+	if survive.IsNil(provider) {
 		provider = nil
 	}
 	return provider, shutdown, err
@@ -53,7 +54,7 @@ func (c *config) callOpen(ctx context.Context, loopName string) (provider metric
 // not. It asks all histograms, since a View may drop some.
 func enabled(provider metric.MeterProvider) bool {
 	on, _, err := survive.Within(setUpPatience, func() (bool, error) {
-		made, _ := newHistograms(provider.Meter(scopeName, metric.WithInstrumentationVersion(scopeVersion())), nil)
+		made, _ := newHistograms(provider.Meter(scopeName, metric.WithInstrumentationVersion(env.VersionOf(scopeName))), nil)
 		return made.enabled(), nil
 	})
 	// Only one that is collecting makes its callers wait. One that panics is none to

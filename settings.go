@@ -59,7 +59,7 @@ type config struct {
 	windowGiven     bool
 	loggerGiven     bool
 
-	notes []note
+	notes survive.Notes // wait until the handle is made: the log handler may call this package
 }
 
 // resolve puts the options over the environment over the defaults. It does not
@@ -78,7 +78,7 @@ func resolve(options []Option) *config {
 		}
 	}
 	if c.providerOptions > 1 {
-		c.note(slog.LevelInfo, "observer: several providers are given; WithMeterProvider holds over the others, else the last one",
+		c.notes.Add(slog.LevelInfo, "observer: several providers are given; WithMeterProvider holds over the others, else the last one",
 			slog.Int("given", c.providerOptions))
 	}
 	return c
@@ -104,30 +104,11 @@ func (c *config) switchedOff() error {
 	return nil
 }
 
-// note is a log line that waits until the handle is made: the handler is the
-// application's, and may call this package.
-type note struct {
-	level      slog.Level
-	message    string
-	attributes []slog.Attr
-}
-
-func (c *config) note(level slog.Level, message string, attributes ...slog.Attr) {
-	c.notes = append(c.notes, note{level, message, attributes})
-}
-
 // noteUnusable notes a variable that could not be used; err names it and its
 // value.
 func (c *config) noteUnusable(err error) {
 	if err != nil {
-		c.note(slog.LevelWarn, "observer: a setting cannot be used, using its default", slog.Any("error", err))
-	}
-}
-
-// say logs the notes.
-func (c *config) say() {
-	for _, n := range c.notes {
-		survive.Log(c.settings.Logger, n.level, n.message, n.attributes...)
+		c.notes.Add(slog.LevelWarn, "observer: a setting cannot be used, using its default", slog.Any("error", err))
 	}
 }
 

@@ -7,12 +7,13 @@ import (
 	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/inflight"
+	"github.com/gym-observer/observer/internal/observable"
 	"github.com/gym-observer/observer/internal/reading"
 )
 
 // sources has what reads each observable of the catalogue when the exporter's
 // goroutine collects; the rest are histograms, see instruments.go.
-var sources = map[string]func(*collection, point) error{
+var sources = map[string]observable.Source[*collection]{
 	EventLoopTasksInstrument:              (*collection).tasks,
 	GCCollectionsInstrument:               heapTotal(reading.Collections, &totals.collections),
 	GCCollectedInstrument:                 heapTotal(reading.Freed, &totals.collected),
@@ -42,87 +43,87 @@ var sources = map[string]func(*collection, point) error{
 }
 
 // total observes a number of this process.
-func total(read func() int64) source {
-	return func(_ *collection, to point) error {
-		to.observe(read())
+func total(read func() int64) observable.Source[*collection] {
+	return func(_ *collection, to observable.Point) error {
+		to.Observe(read())
 		return nil
 	}
 }
 
 // ofDriver observes a number of the rollout driver, in a process that is one.
-func ofDriver(read func(*DriverMetrics) int64) source {
-	return func(_ *collection, to point) error {
+func ofDriver(read func(*DriverMetrics) int64) observable.Source[*collection] {
+	return func(_ *collection, to observable.Point) error {
 		if totals.driver.driving.Load() {
-			to.observe(read(&totals.driver))
+			to.Observe(read(&totals.driver))
 		}
 		return nil
 	}
 }
 
 // oldestAge observes the age of the oldest work, while there is any.
-func oldestAge(listed *inflight.Table) source {
-	return func(_ *collection, to point) error {
+func oldestAge(listed *inflight.Table) observable.Source[*collection] {
+	return func(_ *collection, to observable.Point) error {
 		if age, any := listed.OldestAge(); any {
-			to.observeFloat(age.Seconds())
+			to.ObserveFloat(age.Seconds())
 		}
 		return nil
 	}
 }
 
 // last observes the last value of a counter that is read elsewhere.
-func last(counter *count.Ratchet) source {
-	return func(_ *collection, to point) error {
-		to.repeat(counter)
+func last(counter *count.Ratchet) observable.Source[*collection] {
+	return func(_ *collection, to observable.Point) error {
+		to.Repeat(counter)
 		return nil
 	}
 }
 
 // heapTotal observes a total of the collector's, or its last value where this Go
 // does not tell.
-func heapTotal(which int, counter *count.Ratchet) source {
-	return func(c *collection, to point) error {
+func heapTotal(which int, counter *count.Ratchet) observable.Source[*collection] {
+	return func(c *collection, to observable.Point) error {
 		value, err := c.heap.Get(which)
 		if err == nil {
 			counter.Raise(float64(value))
 		}
-		to.repeat(counter, generationObserve...)
+		to.Repeat(counter, generationObserve...)
 		return err
 	}
 }
 
 // ofProcess observes what the kernel says of the process.
-func ofProcess(read func(reading.Process) (int64, error)) source {
-	return func(c *collection, to point) error {
+func ofProcess(read func(reading.Process) (int64, error)) observable.Source[*collection] {
+	return func(c *collection, to observable.Point) error {
 		value, err := read(c.process)
-		return to.observeUnless(err, value)
+		return to.ObserveUnless(err, value)
 	}
 }
 
-func (c *collection) tasks(to point) error {
+func (c *collection) tasks(to observable.Point) error {
 	// Two points with one attribute set would be added up or dropped.
 	clear(c.named)
 	for _, loop := range c.loops.All() {
 		if loop.counts && !c.named[loop.name] {
 			c.named[loop.name] = true
-			to.observe(loop.tasks.Load(), loop.observeOptions...)
+			to.Observe(loop.tasks.Load(), loop.observeOptions...)
 		}
 	}
 	return nil
 }
 
-func (c *collection) allocatedSinceCollection(to point) error {
+func (c *collection) allocatedSinceCollection(to observable.Point) error {
 	objects, err := c.sampler.gc.allocated.Notice(&c.heap)
 	if err == nil {
-		to.observe(objects, generationObserve...)
+		to.Observe(objects, generationObserve...)
 	}
 	return err
 }
 
-func (c *collection) cpuTime(to point) (err error) {
+func (c *collection) cpuTime(to observable.Point) (err error) {
 	// Also past a panic of the source, so that the counter is not silent.
 	defer func() {
-		to.repeat(&totals.cpuUser, userObserve...)
-		to.repeat(&totals.cpuSystem, systemObserve...)
+		to.Repeat(&totals.cpuUser, userObserve...)
+		to.Repeat(&totals.cpuSystem, systemObserve...)
 	}()
 	user, system, err := c.process.CPUTime()
 	if err == nil {
@@ -132,9 +133,9 @@ func (c *collection) cpuTime(to point) (err error) {
 	return err
 }
 
-func (c *collection) openDescriptors(to point) error {
+func (c *collection) openDescriptors(to observable.Point) error {
 	first := c.readDescriptors()
-	failed := to.observeUnless(c.descriptorsFailed, c.descriptors)
+	failed := to.ObserveUnless(c.descriptorsFailed, c.descriptors)
 	if !first {
 		return nil // the other name has reported it
 	}
@@ -152,30 +153,21 @@ func (c *collection) readDescriptors() (first bool) {
 	return true
 }
 
-// observeUnless leaves the point out where its reading failed: there is no
-// invented zero. It returns the failure.
-func (p point) observeUnless(failed error, value int64) error {
-	if failed == nil {
-		p.observe(value)
-	}
-	return failed
-}
-
-func (c *collection) responses(to point) error {
+func (c *collection) responses(to observable.Point) error {
 	for status, n := range totals.requests.responses.All() {
-		to.observe(n, c.attributes.ofStatus(status)...)
+		to.Observe(n, c.attributes.ofStatus(status)...)
 	}
 	return nil
 }
 
-func (c *collection) cancellations(to point) error {
+func (c *collection) cancellations(to observable.Point) error {
 	for _, route := range totals.requests.routes.All() {
 		sets := c.attributes.ofRoute(route)
 		if n := route.BeforeResponse.Load(); n > 0 {
-			to.observe(n, sets.beforeResponse...)
+			to.Observe(n, sets.beforeResponse...)
 		}
 		if n := route.ResponseStarted.Load(); n > 0 {
-			to.observe(n, sets.responseStarted...)
+			to.Observe(n, sets.responseStarted...)
 		}
 	}
 	return nil
@@ -183,14 +175,14 @@ func (c *collection) cancellations(to point) error {
 
 // load observes the last complete window. What it could not measure has no
 // point.
-func (c *collection) load(to point) error {
+func (c *collection) load(to observable.Point) error {
 	latest := c.sampler.diagnosed.Load()
 	if latest == nil {
 		return nil
 	}
 	for cause := range diagnosis.All() {
 		if load, measured := latest.Window.Load[cause].Get(); measured {
-			to.observeFloat(load, causeObserve[cause]...)
+			to.ObserveFloat(load, causeObserve[cause]...)
 		}
 	}
 	return nil
@@ -198,11 +190,11 @@ func (c *collection) load(to point) error {
 
 // slowTime observes a zero, too, once there is a diagnosis: a query for the
 // increase of a series misses what it began with.
-func (c *collection) slowTime(to point) error {
+func (c *collection) slowTime(to observable.Point) error {
 	diagnosed := c.sampler.diagnosed.Load() != nil
 	for cause := range totals.slowTime {
 		if nanos := totals.slowTime[cause].Load(); (nanos > 0 || diagnosed) && causeObserve[cause] != nil {
-			to.observeFloat(time.Duration(nanos).Seconds(), causeObserve[cause]...)
+			to.ObserveFloat(time.Duration(nanos).Seconds(), causeObserve[cause]...)
 		}
 	}
 	return nil

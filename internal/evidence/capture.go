@@ -21,6 +21,19 @@ type Settings struct {
 	Goroutines int           // above which no trace is kept
 }
 
+// DefaultsFor are the settings of a capture into a directory that says no more.
+func DefaultsFor(directory string) *Settings {
+	return &Settings{
+		Directory: directory,
+		Lag:       time.Second,
+		Cooldown:  10 * time.Minute,
+		Budget:    256 << 20,
+		// Up to here a trace costs at most 2 % of a core where goroutines are idle: see
+		// observer.WithCaptureGoroutines.
+		Goroutines: 20_000,
+	}
+}
+
 // Capture writes evidence in the background, one folder at a time. A nil one captures
 // nothing. Its methods are safe for concurrent use.
 type Capture struct {

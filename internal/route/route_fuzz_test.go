@@ -1,9 +1,11 @@
-package observer
+package route
 
 import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/gym-observer/observer/internal/count"
 )
 
 // accepts reports whether a ServeMux can have the pattern.
@@ -28,7 +30,7 @@ func FuzzRouteOf(f *testing.F) {
 			t.Errorf("pathOf(%q) = %q, of which it makes %q", pattern, route, again)
 		}
 		path := strings.HasPrefix(route, "/")
-		if !path && route != UnmatchedRoute {
+		if !path && route != count.Unmatched {
 			t.Errorf("pathOf(%q) = %q, which has something before the path", pattern, route)
 		}
 		before, isPart := strings.CutSuffix(pattern, route)
