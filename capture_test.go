@@ -151,24 +151,6 @@ func TestDiskWithoutRoomForTheTraceTakesTheRest(t *testing.T) {
 	assert.Len(t, c.log.Of("no space left"), 1)
 }
 
-// startCapturing observes with evidence into a directory, sampling once an hour.
-func startCapturing(t *testing.T, log *testlog.Log, directory string, options ...CaptureOption) *Observer {
-	t.Helper()
-	return startObserving(t, log, WithCapture(directory, options...))
-}
-
-func startObserving(t *testing.T, log *testlog.Log, options ...Option) *Observer {
-	t.Helper()
-	o := Start(context.Background(), "test", append([]Option{
-		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
-		WithLogger(log.Logger()), WithSampleInterval(time.Hour),
-	}, options...)...)
-	require.NoError(t, o.Err())
-	t.Cleanup(o.Stop)
-	awaitFirstWindow(o)
-	return o
-}
-
 // awaitFirstWindow waits until the sampler has begun, and sleeps until its first
 // sample.
 func awaitFirstWindow(o *Observer) {
@@ -187,7 +169,7 @@ func TestH49ApplicationsOwnRecorderIsLeftAlone(t *testing.T) {
 	defer own.Stop()
 	directory := t.TempDir()
 	var log testlog.Log
-	o := startCapturing(t, &log, directory)
+	o := start(t, "test", WithLogger(log.Logger()), WithCapture(directory))
 	assert.Len(t, log.Of("WARN observer: captures will have no trace"), 1)
 	c := o.handle.session.sampler.capture
 	c.Begin("gc", filesOf(diagnosisOfTest)...)
@@ -210,7 +192,7 @@ func TestApplicationsOwnTraceGoesOn(t *testing.T) {
 	require.NoError(t, trace.Start(&own))
 	directory := t.TempDir()
 	var log testlog.Log
-	o := startCapturing(t, &log, directory)
+	o := start(t, "test", WithLogger(log.Logger()), WithCapture(directory))
 	o.handle.session.sampler.capture.Begin("gc", filesOf(diagnosisOfTest)...)
 	o.Stop()
 	assert.True(t, trace.IsEnabled())
@@ -242,7 +224,7 @@ func TestLoggerThatStartsAnObserverWhileOneRecordsAlready(t *testing.T) {
 }
 
 func TestCaptureIsOffByDefault(t *testing.T) {
-	o := startObserving(t, new(testlog.Log), WithCapture(""))
+	o := start(t, "test", WithCapture(""))
 	awaitFirstWindow(o)
 	p := &o.handle.session.sampler
 	assert.Nil(t, p.capture)
@@ -267,7 +249,7 @@ func TestWhichVerdictsAreCaptured(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			directory := t.TempDir()
-			o := startCapturing(t, new(testlog.Log), directory, WithCaptureCooldown(0))
+			o := start(t, "test", WithCapture(directory, WithCaptureCooldown(0)))
 			p := &o.handle.session.sampler
 			p.publish(test.w)
 			p.capture.Wait()
@@ -310,7 +292,7 @@ func TestLagPastTheThresholdIsCaptured(t *testing.T) {
 		{[]CaptureOption{WithCaptureLag(time.Nanosecond)}, 0, false},
 	} {
 		directory := t.TempDir()
-		o := startCapturing(t, new(testlog.Log), directory, test.options...)
+		o := start(t, "test", WithCapture(directory, test.options...))
 		p := &o.handle.session.sampler
 		p.take(time.Now(), test.lag, reading.Queues{}, time.Hour)
 		o.Stop()
@@ -349,9 +331,9 @@ func TestCaptureOptionsOutOfRangeCountAsNotGiven(t *testing.T) {
 
 func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 	first, other := t.TempDir(), t.TempDir()
-	o := startCapturing(t, new(testlog.Log), first)
+	o := start(t, "test", WithCapture(first))
 	var log testlog.Log
-	later := startCapturing(t, &log, other)
+	later := start(t, "test", WithLogger(log.Logger()), WithCapture(other))
 	assert.Len(t, log.Of("capture"), 1)
 	assert.Equal(t, first, later.handle.session.sampler.capture.Directory())
 	later.Stop()
@@ -360,7 +342,7 @@ func TestCaptureOfALaterHandleIsIgnored(t *testing.T) {
 
 func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 	directory := t.TempDir()
-	o := startCapturing(t, new(testlog.Log), directory)
+	o := start(t, "test", WithCapture(directory))
 	p := &o.handle.session.sampler
 	p.capture.Begin("gc", filesOf(diagnosisOfTest)...)
 	o.Stop()
@@ -373,7 +355,7 @@ func TestStopWaitsForACaptureUnderWay(t *testing.T) {
 
 func TestStopReturnsInTimeWhateverACaptureDoes(t *testing.T) {
 	stuck, released := make(chan struct{}), make(chan struct{})
-	o := startCapturing(t, new(testlog.Log), t.TempDir())
+	o := start(t, "test", WithCapture(t.TempDir()))
 	o.handle.session.sampler.capture.Begin("gc", evidence.File{Name: "stuck", Write: func(io.Writer) error {
 		close(stuck) // as on a disk that does not answer
 		<-released
@@ -444,7 +426,7 @@ func TestTraceIsRecordedByAStartWhileTheStopBeforeStillFlushes(t *testing.T) {
 			break
 		}
 	}
-	other := startCapturing(t, &log, directory)
+	other := start(t, "test", WithLogger(log.Logger()), WithCapture(directory))
 	assert.Empty(t, log.Of("no trace"))
 	c := other.handle.session.sampler.capture
 	c.Begin("gc", filesOf(diagnosisOfTest)...)
@@ -469,7 +451,7 @@ func TestH76CapturesStayInStartsDirectory(t *testing.T) {
 	began, elsewhere := t.TempDir(), t.TempDir()
 	t.Chdir(began)
 	option := WithCapture("evidence", WithCaptureCooldown(0))
-	o := startObserving(t, new(testlog.Log), option)
+	o := start(t, "test", option)
 	p := &o.handle.session.sampler
 	p.capture.Begin("gc", filesOf(diagnosisOfTest)...)
 	p.capture.Wait()
@@ -485,7 +467,7 @@ func TestH76CapturesStayInStartsDirectory(t *testing.T) {
 
 func TestTraceEndsAndBeginsWithTheNumberOfGoroutines(t *testing.T) {
 	directory := t.TempDir()
-	o := startCapturing(t, new(testlog.Log), directory, WithCaptureCooldown(0), WithCaptureGoroutines(100))
+	o := start(t, "test", WithCapture(directory, WithCaptureCooldown(0), WithCaptureGoroutines(100)))
 	p := &o.handle.session.sampler
 	capture := func() (files []string) {
 		p.capture.Watch() // as each window does

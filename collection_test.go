@@ -22,7 +22,6 @@ import (
 	"github.com/gym-observer/observer/internal/catalogue"
 	"github.com/gym-observer/observer/internal/count"
 	"github.com/gym-observer/observer/internal/observable"
-	"github.com/gym-observer/observer/internal/testlog"
 )
 
 // settableSource is a process whose readings a test sets, between collections.
@@ -63,14 +62,15 @@ func (s *settableSource) OpenDescriptors() (int64, error) {
 // inside is a running observer of which a test reaches the inside. It has no
 // sampler.
 type inside struct {
-	*session
+	*manual
 	source            *settableSource
 	cumulative, delta *sdkmetric.ManualReader
-	log               *testlog.Log
 	stop              func()
 }
 
-func startInside(t testing.TB) *inside {
+// withSource observes the process through two readers, and a source that says what the
+// test wants.
+func withSource(t testing.TB) *inside {
 	t.Helper()
 	for _, last := range []*count.Ratchet{&totals.cpuUser, &totals.cpuSystem} {
 		t.Cleanup(last.Forget()) // as in a new process
@@ -81,14 +81,12 @@ func startInside(t testing.TB) *inside {
 		delta: sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality {
 			return metricdata.DeltaTemporality
 		})),
-		log: new(testlog.Log),
 	}
-	p, err := Acquire(context.Background(), WithLogger(i.log.Logger()),
-		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.cumulative), sdkmetric.WithReader(i.delta))))
-	require.NoError(t, err)
-	t.Cleanup(p.Release)
-	i.session, i.stop = running.Load(), p.Release
-	i.session.collector.process = i.source
+	i.manual = manuallyOver(t, sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.cumulative), sdkmetric.WithReader(i.delta)))
+	changing.Lock()
+	i.loops.Remove(i.loop)
+	changing.Unlock()
+	i.stop, i.session.collector.process = i.holder.Release, i.source
 	return i
 }
 
@@ -161,14 +159,14 @@ func TestH38OneUnavailableReading(t *testing.T) {
 		{"descriptors", func(s *settableSource) { s.descriptorsFail = errUnavailable }, []string{ProcessOpenFDsInstrument, ProcessUnixFDsInstrument}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			whole := startInside(t)
+			whole := withSource(t)
 			want := whole.collect(t, whole.cumulative).names()
 			whole.stop()
 			for _, name := range test.absent {
 				require.True(t, want[name], "%s is there while it can be read", name)
 				delete(want, name)
 			}
-			i := startInside(t)
+			i := withSource(t)
 			test.fail(i.source)
 			for range 3 {
 				assert.Equal(t, want, i.collect(t, i.cumulative).names())
@@ -192,7 +190,7 @@ func TestCounterRepeatsItsLastValueWhereItsReadingFails(t *testing.T) {
 		"with a panic": func(s *settableSource, fails bool) { s.cpuPanics = fails },
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := startInside(t)
+			i := withSource(t)
 			for step, want := range []struct {
 				user              float64
 				fails             bool
@@ -219,7 +217,7 @@ func TestCounterRepeatsItsLastValueWhereItsReadingFails(t *testing.T) {
 }
 
 func TestH46CounterHoldsItsLastValueWhereItsReadingFalls(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	for step, want := range []struct{ user, system, exportedUser, exportedSystem float64 }{
 		{10, 5, 10, 5},
 		{4, 6, 10, 6}, // each mode by itself
@@ -248,13 +246,13 @@ func TestH46CounterHoldsItsLastValueWhereItsReadingFalls(t *testing.T) {
 }
 
 func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
-	whole := startInside(t)
+	whole := withSource(t)
 	totals.driver.drive()
 	want := whole.collect(t, whole.cumulative).names()
 	rows := len(whole.session.collector.observables)
 	whole.stop()
 	for row := range rows {
-		i := startInside(t)
+		i := withSource(t)
 		broken := &i.session.collector.observables[row]
 		others := make(map[string]bool)
 		for name := range want {
@@ -279,7 +277,7 @@ func TestPanicInOneSignalLeavesTheOthers(t *testing.T) {
 // A reading is made once for its two names, and is never that of an earlier
 // collection.
 func TestDescriptorsAreNotRepeatedFromAnEarlierCollection(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	for range 3 {
 		now := i.collect(t, i.cumulative)
 		assert.Equal(t, 16.0, now[ProcessOpenFDsInstrument])
@@ -317,7 +315,7 @@ func (o *once) observed(instrument metric.Observable, options []metric.ObserveOp
 }
 
 func TestEachAttributeSetIsObservedOnce(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	totals.driver.drive()
 	for range 3 {
 		defer Start(t.Context(), "same", WithTaskCount(true), WithSampleInterval(time.Hour)).Stop()
@@ -335,7 +333,7 @@ func TestEachAttributeSetIsObservedOnce(t *testing.T) {
 }
 
 func TestCallbackTakesNoLockOfStartAndStop(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	changing.Lock()
 	done := make(chan struct{})
 	go func() {
@@ -353,7 +351,7 @@ func TestCallbackTakesNoLockOfStartAndStop(t *testing.T) {
 
 func TestNothingIsKeptOfARunThatHasEnded(t *testing.T) {
 	for range 3 {
-		startInside(t).stop()
+		withSource(t).stop()
 	}
 	changing.Lock()
 	defer changing.Unlock()
@@ -361,7 +359,7 @@ func TestNothingIsKeptOfARunThatHasEnded(t *testing.T) {
 }
 
 func TestCallbackMayStartAndStop(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	i.source.during = func() {
 		p, err := Acquire(context.Background())
 		assert.NoError(t, err)
@@ -372,7 +370,7 @@ func TestCallbackMayStartAndStop(t *testing.T) {
 
 // Unregister waits for a running callback, which here is the one that stops.
 func TestLogHandlerMayStopTheObserverInACallback(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	i.source.memoryFails = errUnavailable
 	i.log.On = sync.OnceFunc(func() {
 		began := time.Now()
@@ -389,7 +387,7 @@ func TestLogHandlerMayStopTheObserverInACallback(t *testing.T) {
 }
 
 func TestStopReturnsWhileACallbackHangs(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	entered, release := make(chan struct{}), make(chan struct{})
 	i.source.during = sync.OnceFunc(func() {
 		close(entered)
@@ -411,7 +409,7 @@ func TestStopReturnsWhileACallbackHangs(t *testing.T) {
 }
 
 func TestCumulativeAndDeltaReaderBothSeeEverything(t *testing.T) {
-	i := startInside(t)
+	i := withSource(t)
 	counters := make(map[string]bool)
 	for _, s := range catalogue.Signals {
 		counters[s.Name] = s.Kind == catalogue.Counter
@@ -484,7 +482,7 @@ func TestCollectionAllocatesNothing(t *testing.T) {
 	if underRace() {
 		t.Skip("the race detector allocates")
 	}
-	i := startInside(t) // whose source reads nothing: what the real one allocates has a test beside it
+	i := withSource(t) // whose source reads nothing: what the real one allocates has a test beside it
 	totals.driver.drive()
 	for status := range 5 {
 		Requests().CountResponse(200 + status)

@@ -172,15 +172,6 @@ func TestNamesSurviveTheRouter(t *testing.T) {
 	assert.Equal(t, map[string]bool{"": true, "/b": true}, names)
 }
 
-// begin observes the process with a sampler.
-func begin(t *testing.T, interval time.Duration) *Observer {
-	t.Helper()
-	o := Start(t.Context(), "test", WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
-		WithSampleInterval(interval), WithWindow(time.Hour))
-	require.NoError(t, o.Err())
-	return o
-}
-
 // beginUntilDone begins a rollout and a request, which last until the function
 // that it returns is called.
 func beginUntilDone() (end func()) {
@@ -210,7 +201,7 @@ func TestAgesAreRight(t *testing.T) {
 	} {
 		t.Run(test.interval.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := begin(t, test.interval)
+				o := start(t, "test", WithSampleInterval(test.interval), WithWindow(time.Hour))
 				seen := false
 				time.Sleep(2 * test.interval) // a sample, which says how often there are some
 				for range 20 {
@@ -249,7 +240,7 @@ func TestAgesAreRight(t *testing.T) {
 			time.Sleep(time.Hour)
 			exactly(t, "there was none")
 
-			o := begin(t, tick)
+			o := start(t, "test", WithSampleInterval(tick), WithWindow(time.Hour))
 			time.Sleep(time.Minute)
 			o.Stop()
 			time.Sleep(time.Hour)
@@ -258,13 +249,13 @@ func TestAgesAreRight(t *testing.T) {
 	})
 	t.Run("when the oldest loop hands over", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			quick, slow := begin(t, tick), begin(t, time.Hour)
+			quick, slow := start(t, "test", WithSampleInterval(tick), WithWindow(time.Hour)), start(t, "test", WithSampleInterval(time.Hour), WithWindow(time.Hour))
 			time.Sleep(time.Minute)
 			quick.Stop()
 			time.Sleep(30 * time.Minute)
 			exactly(t, "the oldest is slow")
 
-			quick = begin(t, tick)
+			quick = start(t, "test", WithSampleInterval(tick), WithWindow(time.Hour))
 			time.Sleep(time.Minute)
 			exactly(t, "the oldest is still the slow one")
 			slow.Stop()
@@ -278,13 +269,13 @@ func TestAgesAreRight(t *testing.T) {
 	})
 	t.Run("across a Stop", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			o := begin(t, tick)
+			o := start(t, "test", WithSampleInterval(tick), WithWindow(time.Hour))
 			time.Sleep(time.Minute)
 			end := beginUntilDone()
 			time.Sleep(time.Minute)
 			o.Stop()
 			time.Sleep(time.Hour)
-			o = begin(t, tick)
+			o = start(t, "test", WithSampleInterval(tick), WithWindow(time.Hour))
 			time.Sleep(time.Minute)
 			within(t, 62*time.Minute, "nobody looked meanwhile")
 			end()
@@ -294,7 +285,7 @@ func TestAgesAreRight(t *testing.T) {
 	t.Run("of what begins right before a Stop", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			observe(t)
-			o := begin(t, tick)
+			o := start(t, "test", WithSampleInterval(tick), WithWindow(time.Hour))
 			time.Sleep(time.Minute)
 			end := beginUntilDone()
 			o.Stop() // before the next sample
@@ -310,7 +301,7 @@ func TestAgesAreRight(t *testing.T) {
 func TestSampleThatOutlivesItsStopMakesNobodyRelyOnIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		observe(t)
-		o := begin(t, time.Second)
+		o := start(t, "test", WithSampleInterval(time.Second), WithWindow(time.Hour))
 		time.Sleep(time.Minute)
 		o.Stop()
 		o.handle.loop.sample(time.Now())
@@ -324,7 +315,7 @@ func TestSampleThatOutlivesItsStopMakesNobodyRelyOnIt(t *testing.T) {
 
 // An observer outside of a bubble, and requests on both sides.
 func TestH81AgesInsideAndOutsideOfABubble(t *testing.T) {
-	o := begin(t, 10*time.Millisecond)
+	o := start(t, "test", WithSampleInterval(10*time.Millisecond), WithWindow(time.Hour))
 	defer o.Stop()
 	defer serving("/")()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,16 +1,12 @@
 package observer
 
 import (
-	"context"
 	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-
-	"github.com/gym-observer/observer/internal/testlog"
 )
 
 // refusing is a provider that makes all instruments but one.
@@ -44,11 +40,8 @@ func TestDescriptorsHaveNoInventedZeroWhereOneNameIsRefused(t *testing.T) {
 	} {
 		t.Run(refused, func(t *testing.T) {
 			reader := sdkmetric.NewManualReader()
-			p, err := Acquire(context.Background(), WithLogger(new(testlog.Log).Logger()),
-				WithMeterProvider(refusing{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), refused}))
-			require.NoError(t, err)
-			t.Cleanup(p.Release)
-			i := &inside{session: running.Load(), source: &settableSource{openFiles: 16}}
+			i := &inside{source: &settableSource{openFiles: 16}}
+			i.manual = manuallyOver(t, refusing{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), refused})
 			i.session.collector.process = i.source
 			for range 2 {
 				now := i.collect(t, reader)

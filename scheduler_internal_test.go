@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -22,6 +23,20 @@ import (
 	"github.com/gym-observer/observer/internal/record"
 	"github.com/gym-observer/observer/internal/testlog"
 )
+
+// start observes the process until the test ends, as start of the tests from outside
+// does: it samples once an hour, unless an option says otherwise.
+func start(t testing.TB, loop string, options ...Option) *Observer {
+	t.Helper()
+	o := Start(context.Background(), loop, append([]Option{
+		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))),
+		WithLogger(new(testlog.Log).Logger()), WithSampleInterval(time.Hour),
+	}, options...)...)
+	require.NoError(t, o.Err())
+	t.Cleanup(o.Stop)
+	awaitFirstWindow(o)
+	return o
+}
 
 // manual is a running observer seen from inside. Its one loop has no goroutine:
 // the test itself takes the samples.
@@ -36,11 +51,17 @@ type manual struct {
 // manually observes the process until the test ends.
 func manually(t testing.TB, options ...Option) *manual {
 	t.Helper()
-	i := &manual{reader: sdkmetric.NewManualReader()}
-	holder, err := Acquire(context.Background(), append([]Option{
-		WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(i.reader))),
-		WithLogger(i.log.Logger()),
-	}, options...)...)
+	reader := sdkmetric.NewManualReader()
+	i := manuallyOver(t, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), options...)
+	i.reader = reader
+	return i
+}
+
+// manuallyOver does that with a provider of the test's own.
+func manuallyOver(t testing.TB, provider metric.MeterProvider, options ...Option) *manual {
+	t.Helper()
+	i := new(manual)
+	holder, err := Acquire(context.Background(), append([]Option{WithMeterProvider(provider), WithLogger(i.log.Logger())}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(holder.Release)
 	i.holder, i.session = holder, holder.handle.session

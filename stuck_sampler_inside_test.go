@@ -25,7 +25,7 @@ func TestASamplerTouchesNothingAfterItsLogLine(t *testing.T) {
 		},
 	} {
 		t.Run(cause, func(t *testing.T) {
-			i := startInside(t)
+			i := withSource(t)
 			s := &i.session.sampler
 			fail(s)
 			stuck, release := make(chan struct{}), make(chan struct{})
