@@ -22,7 +22,7 @@ type collector struct {
 	observables []observable.Row[*collection] // set before the callback is registered
 	silent      atomic.Bool                   // it observes nothing any more
 	pool        sync.Pool                     // of *collection
-	attributes  attributeSets
+	attributes  observable.Sets
 }
 
 // collect is the callback of every observable. The SDK calls it on the

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
+	"github.com/gym-observer/observer/internal/observable"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/record"
 )
@@ -15,7 +16,7 @@ import (
 // generation is the attribute of the collector's points. The slices are what
 // variadic calls take without an allocation.
 var (
-	generation        = attributesOf(attribute.Int(GCGenerationAttribute, 0))
+	generation        = observable.Attributes(attribute.Int(GCGenerationAttribute, 0))
 	generationRecord  = []metric.RecordOption{generation}
 	generationObserve = []metric.ObserveOption{generation}
 )

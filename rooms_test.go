@@ -20,7 +20,7 @@ var arrows = map[string][]string{
 	"evidence":      {"monotonic"},
 	"inflight":      {"monotonic"},
 	"lag":           {"reading"},
-	"observable":    {"catalogue", "count"},
+	"observable":    {"catalogue", "count", "diagnosis"},
 	"page":          {"diagnosis", "evidence", "monotonic", "number", "wire"},
 	"reading":       {"kernel", "number"},
 	"readingtest":   {"kernel", "reading"},

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gym-observer/observer/internal/lag"
+	"github.com/gym-observer/observer/internal/observable"
 	"github.com/gym-observer/observer/internal/reading"
 	"github.com/gym-observer/observer/internal/record"
 )
@@ -33,7 +34,7 @@ type loops = lag.Turns[*loop]
 
 func newLoop(name string, settings Settings, sampler *sampler, among *loops) *loop {
 	name = strings.ToValidUTF8(name, "\uFFFD") // anything else fails the encoding of the whole export
-	attributes := attributesOf(attribute.String(EventLoopAttribute, name))
+	attributes := observable.Attributes(attribute.String(EventLoopAttribute, name))
 	l := &loop{
 		Loop:           lag.New(settings.SampleInterval),
 		name:           name,

@@ -122,8 +122,8 @@ func (c *collection) allocatedSinceCollection(to observable.Point) error {
 func (c *collection) cpuTime(to observable.Point) (err error) {
 	// Also past a panic of the source, so that the counter is not silent.
 	defer func() {
-		to.Repeat(&totals.cpuUser, userObserve...)
-		to.Repeat(&totals.cpuSystem, systemObserve...)
+		to.Repeat(&totals.cpuUser, observable.User...)
+		to.Repeat(&totals.cpuSystem, observable.System...)
 	}()
 	user, system, err := c.process.CPUTime()
 	if err == nil {
@@ -155,19 +155,19 @@ func (c *collection) readDescriptors() (first bool) {
 
 func (c *collection) responses(to observable.Point) error {
 	for status, n := range totals.requests.responses.All() {
-		to.Observe(n, c.attributes.ofStatus(status)...)
+		to.Observe(n, c.attributes.OfStatus(status)...)
 	}
 	return nil
 }
 
 func (c *collection) cancellations(to observable.Point) error {
 	for _, route := range totals.requests.routes.All() {
-		sets := c.attributes.ofRoute(route)
+		sets := c.attributes.OfRoute(route)
 		if n := route.BeforeResponse.Load(); n > 0 {
-			to.Observe(n, sets.beforeResponse...)
+			to.Observe(n, sets.BeforeResponse...)
 		}
 		if n := route.ResponseStarted.Load(); n > 0 {
-			to.Observe(n, sets.responseStarted...)
+			to.Observe(n, sets.ResponseStarted...)
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func (c *collection) load(to observable.Point) error {
 	}
 	for cause := range diagnosis.All() {
 		if load, measured := latest.Window.Load[cause].Get(); measured {
-			to.ObserveFloat(load, causeObserve[cause]...)
+			to.ObserveFloat(load, observable.OfCause[cause]...)
 		}
 	}
 	return nil
@@ -193,8 +193,8 @@ func (c *collection) load(to observable.Point) error {
 func (c *collection) slowTime(to observable.Point) error {
 	diagnosed := c.sampler.diagnosed.Load() != nil
 	for cause := range totals.slowTime {
-		if nanos := totals.slowTime[cause].Load(); (nanos > 0 || diagnosed) && causeObserve[cause] != nil {
-			to.ObserveFloat(time.Duration(nanos).Seconds(), causeObserve[cause]...)
+		if nanos := totals.slowTime[cause].Load(); (nanos > 0 || diagnosed) && observable.OfCause[cause] != nil {
+			to.ObserveFloat(time.Duration(nanos).Seconds(), observable.OfCause[cause]...)
 		}
 	}
 	return nil

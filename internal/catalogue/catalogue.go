@@ -29,13 +29,13 @@ type Signal struct {
 
 // The keys of the attributes.
 const (
-	eventLoop    = "nemo.gym.event_loop"
-	generation   = "nemo.gym.gc.generation"
-	cpuMode      = "cpu.mode"
-	route        = "http.route"
-	statusCode   = "http.response.status_code"
-	requestPhase = "nemo.gym.request.phase"
-	cause        = "nemo.gym.cause"
+	EventLoop    = "nemo.gym.event_loop"
+	Generation   = "nemo.gym.gc.generation"
+	CPUMode      = "cpu.mode"
+	Route        = "http.route"
+	StatusCode   = "http.response.status_code"
+	RequestPhase = "nemo.gym.request.phase"
+	Cause        = "nemo.gym.cause"
 )
 
 // Bucket boundaries. The SDK answers a list that is not sorted with its own
@@ -54,50 +54,50 @@ var (
 // Signals are all signals, in the order in which they are explained and read.
 var Signals = []Signal{
 	{
-		Name: "gym.event_loop.lag_ms", Kind: Histogram, Unit: "ms", Fractional: true, Attributes: []string{eventLoop},
+		Name: "gym.event_loop.lag_ms", Kind: Histogram, Unit: "ms", Fractional: true, Attributes: []string{EventLoop},
 		Boundaries:  lagBoundaries,
 		Description: "How late a sleeping goroutine runs after its wake-up time, behind those that waited before it.",
 		Advice:      "Everything in the process waits this long. Read run_queue, GC pauses and CPU beside it: they name the cause.",
 	},
 	{
-		Name: "gym.event_loop.tasks", Kind: Gauge, Unit: "{task}", Attributes: []string{eventLoop},
+		Name: "gym.event_loop.tasks", Kind: Gauge, Unit: "{task}", Attributes: []string{EventLoop},
 		Description: "Goroutines that exist: resident work, not a queue. Exported when the task count is on.",
 		Advice:      "A steady climb is a leak: compare two goroutine profiles.",
 	},
 	{
-		Name: "gym.event_loop.run_queue", Kind: Histogram, Unit: "{goroutine}", Attributes: []string{eventLoop},
+		Name: "gym.event_loop.run_queue", Kind: Histogram, Unit: "{goroutine}", Attributes: []string{EventLoop},
 		Boundaries:  runQueueBoundaries,
 		Description: "Goroutines ready to run but not running, at each sample.",
 		Advice:      "Above the number of processors, work queues for CPU: take a CPU profile, add processors, or admit less.",
 	},
 	{
-		Name: "gym.gc.pause_duration_ms", Kind: Histogram, Unit: "ms", Fractional: true, Attributes: []string{generation},
+		Name: "gym.gc.pause_duration_ms", Kind: Histogram, Unit: "ms", Fractional: true, Attributes: []string{Generation},
 		Boundaries:  pauseBoundaries,
 		Description: "One stop-the-world pause of the garbage collector; a cycle has two. To 12.5 %, from the runtime's histogram.",
 		Advice:      "Long pauses are mostly time to stop the world: look for CPU starvation before the heap.",
 	},
 	{
-		Name: "gym.gc.collections_total", Kind: Counter, Unit: "{collection}", Attributes: []string{generation},
+		Name: "gym.gc.collections_total", Kind: Counter, Unit: "{collection}", Attributes: []string{Generation},
 		Description: "Finished garbage collection cycles.",
 		Advice:      "Many a second burn CPU: allocate less, or raise GOGC or GOMEMLIMIT.",
 	},
 	{
-		Name: "gym.gc.collected_total", Kind: Counter, Unit: "{object}", Attributes: []string{generation},
+		Name: "gym.gc.collected_total", Kind: Counter, Unit: "{object}", Attributes: []string{Generation},
 		Description: "Heap objects freed.",
 		Advice:      "Its rate is the rate of short-lived allocations: take an allocation profile.",
 	},
 	{
-		Name: "gym.gc.uncollectable_total", Kind: Counter, Unit: "{object}", Attributes: []string{generation},
+		Name: "gym.gc.uncollectable_total", Kind: Counter, Unit: "{object}", Attributes: []string{Generation},
 		Description: "Objects found unreachable but kept for one more cycle, because their finalizer must run first.",
 		Advice:      "A high rate means many finalizers: close files and connections explicitly.",
 	},
 	{
-		Name: "gym.gc.count", Kind: Gauge, Unit: "{object}", Attributes: []string{generation},
+		Name: "gym.gc.count", Kind: Gauge, Unit: "{object}", Attributes: []string{Generation},
 		Description: "Heap objects allocated since the last collection, to the resolution of one sample interval.",
 		Advice:      "A saw-tooth is healthy; its slope is the allocation rate.",
 	},
 	{
-		Name: "process.cpu.time", Kind: Counter, Unit: "s", Fractional: true, Attributes: []string{cpuMode},
+		Name: "process.cpu.time", Kind: Counter, Unit: "s", Fractional: true, Attributes: []string{CPUMode},
 		Description: "CPU time of this process, children excluded.",
 		Advice:      "At the number of processors the process is full: take a CPU profile. Much system time points to system calls.",
 	},
@@ -132,12 +132,12 @@ var Signals = []Signal{
 		Advice:      "Any increase is a bug: the stack is in the server's log.",
 	},
 	{
-		Name: "gym.server.responses_total", Kind: Counter, Unit: "{response}", Attributes: []string{statusCode},
+		Name: "gym.server.responses_total", Kind: Counter, Unit: "{response}", Attributes: []string{StatusCode},
 		Description: "Responses by final HTTP status.",
 		Advice:      "Look at the share of 5xx.",
 	},
 	{
-		Name: "gym.server.requests.cancelled_total", Kind: Counter, Unit: "{request}", Attributes: []string{route, requestPhase},
+		Name: "gym.server.requests.cancelled_total", Kind: Counter, Unit: "{request}", Attributes: []string{Route, RequestPhase},
 		Description: "Requests whose client went away before the response was complete.",
 		Advice:      "Before the response, clients ran out of patience: compare with the lag and with their timeouts.",
 	},
@@ -215,12 +215,12 @@ var Signals = []Signal{
 		Advice:      "Each call is work for a resources server.",
 	},
 	{
-		Name: "gym.load", Kind: Gauge, Unit: "{unit}", Fractional: true, Attributes: []string{cause},
+		Name: "gym.load", Kind: Gauge, Unit: "{unit}", Fractional: true, Attributes: []string{Cause},
 		Description: "The load of each cause over the last complete window: the mean number of units waiting for it; for descriptors and memory the share in use.",
 		Advice:      "Stack the causes beside the number of processors. The verdict, not the largest, is the first to look at: a cause has victims.",
 	},
 	{
-		Name: "gym.slow_time", Kind: Counter, Unit: "s", Fractional: true, Attributes: []string{cause},
+		Name: "gym.slow_time", Kind: Counter, Unit: "s", Fractional: true, Attributes: []string{Cause},
 		Description: "Time for which a cause was the verdict.",
 		Advice:      "Its increase over five minutes tells what it was at that time. See docs/DIAGNOSIS.md.",
 	},

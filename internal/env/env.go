@@ -1,6 +1,7 @@
 // Package env reads settings from the environment: Gym's variable first, then
 // Lens's, then none. It logs nothing: a value that cannot be used comes back as
 // an error that names the variable and the value, beside the default to go on with.
+// It also tells what the program is called, and in which version a module is in it.
 package env
 
 import (

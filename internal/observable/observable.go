@@ -1,6 +1,6 @@
 // Package observable has the observables of the catalogue: one row a signal, with its
-// instrument and what reads it while the exporter collects. It knows nothing of what
-// is read.
+// instrument, what reads it while the exporter collects, and the attribute sets of its
+// points. It knows nothing of where values come from: a source is a function.
 package observable
 
 import (
