@@ -77,3 +77,12 @@ func TestTheTableGoesBetweenItsMarks(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("no mark"), 0o644))
 	assert.Error(t, replaceTable(path, "new\n"))
 }
+
+func TestAnAnswerIsWholeWithItsPage(t *testing.T) {
+	head := "HTTP/1.1 200 OK\r\nContent-Length: 2048\r\n\r\n"
+	whole := head + string(page)
+	assert.True(t, isWhole([]byte(whole)))
+	for _, part := range []string{"", head[:10], head, whole[:len(whole)-16], whole[:len(whole)-1]} {
+		assert.False(t, isWhole([]byte(part)), "%d bytes", len(part))
+	}
+}
