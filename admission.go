@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/monotonic"
-	"github.com/gym-observer/observer/internal/record"
 	"github.com/gym-observer/observer/internal/survive"
 )
 
@@ -131,7 +130,7 @@ func (a *MeteredAdmission) Do(ctx context.Context, rollout func(context.Context)
 		return err
 	}
 	defer release()
-	return rollout(record.ContextOrBackground(ctx))
+	return rollout(survive.ContextOrBackground(ctx))
 }
 
 // wait asks the limit for a share of n, and says whether that was observed.
@@ -139,7 +138,7 @@ func (a *MeteredAdmission) Do(ctx context.Context, rollout func(context.Context)
 // It does not try TryAcquire first to spare the clock: a limit that is not
 // first come, first served would let the try overtake those who wait.
 func (a *MeteredAdmission) wait(ctx context.Context, n int64) (observed bool, err error) {
-	ctx = record.ContextOrBackground(ctx)
+	ctx = survive.ContextOrBackground(ctx)
 	if a == nil {
 		return false, unlimited{}.Acquire(ctx, n)
 	}

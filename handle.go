@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gym-observer/observer/internal/record"
 	"github.com/gym-observer/observer/internal/survive"
 )
 
@@ -28,7 +27,7 @@ type handle struct {
 // acquire makes a handle, with a sampler unless loopName is nil.
 func acquire(ctx context.Context, loopName *string, options []Option) *handle {
 	c := resolve(options)
-	h := &handle{ctx: record.ContextOrBackground(ctx), settings: c.settings, left: make(chan struct{})}
+	h := &handle{ctx: survive.ContextOrBackground(ctx), settings: c.settings, left: make(chan struct{})}
 	h.refused = h.join(c, loopName)
 	switch {
 	case errors.Is(h.refused, ErrOff):

@@ -16,10 +16,10 @@ import (
 // thing more that a reader of the room has to hold in mind.
 var arrows = map[string][]string{
 	"diagnosis":     {"number"},
-	"examine":       {"diagnosis", "number", "sites", "sites/profile"},
-	"evidence":      {"monotonic"},
+	"examine":       {"diagnosis", "number", "sites", "sites/profile", "survive"},
+	"evidence":      {"monotonic", "survive"},
 	"inflight":      {"monotonic"},
-	"lag":           {"reading"},
+	"lag":           {"reading", "survive"},
 	"observable":    {"catalogue", "count", "diagnosis"},
 	"page":          {"diagnosis", "evidence", "monotonic", "number", "wire"},
 	"reading":       {"kernel", "number"},

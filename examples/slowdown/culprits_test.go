@@ -19,7 +19,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/gym-observer/observer"
 )
@@ -90,15 +89,7 @@ func TestCulprits(t *testing.T) {
 	for _, i := range alone {
 		t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) })
 	}
-	var running errgroup.Group // as for the healthy workloads
-	running.SetLimit(atATime)
-	for _, i := range together {
-		running.Go(func() error {
-			t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) })
-			return nil
-		})
-	}
-	_ = running.Wait() // none returns one
+	runTogether(together, func(i injection) { t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) }) })
 }
 
 // nameTheCulprit asks for the right verdict and line, again where others disturb.

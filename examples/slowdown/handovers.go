@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/gym-observer/observer"
 )
 
 // More of what requests wait for: what others hand over to them, or take from them.
@@ -101,23 +97,9 @@ func waitForGroup(ctx context.Context, s *server) error {
 // waitInRollouts has a driver whose HTTP client may have two connections: it serves no
 // request, and its limit is full for that.
 func waitInRollouts(ctx context.Context, _ *server) error {
-	model := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(slotTime) }))
-	defer model.Close()
-	client := &http.Client{Transport: observer.Transport(&http.Transport{MaxConnsPerHost: 2})}
-	defer client.CloseIdleConnections()
+	call, end := twoConnections()
+	defer end()
 	admission := newAdmission(waitingClients)
-	drive(ctx, 2*waitingClients, func(ctx context.Context) error {
-		return admission.Do(ctx, func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, model.URL, nil)
-			if err != nil {
-				return err
-			}
-			response, err := client.Do(request) // planted: wait/rollouts
-			if err != nil {
-				return err
-			}
-			return response.Body.Close()
-		})
-	})
+	drive(ctx, 2*waitingClients, func(ctx context.Context) error { return admission.Do(ctx, call) })
 	return nil
 }

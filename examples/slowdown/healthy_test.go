@@ -43,19 +43,23 @@ func TestHealthyWorkloads(t *testing.T) {
 		}
 	})
 	t.Run("together", func(t *testing.T) {
-		// t.Parallel would run as many as there are processors, which these do not use.
-		var together errgroup.Group
-		together.SetLimit(atATime)
-		for _, name := range names {
-			if !slices.Contains(useProcessors, name) {
-				together.Go(func() error {
-					t.Run(name, func(t *testing.T) { watchHealthy(t, name) })
-					return nil
-				})
-			}
-		}
-		_ = together.Wait() // none returns one
+		light := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(useProcessors, name) })
+		runTogether(light, func(name string) { t.Run(name, func(t *testing.T) { watchHealthy(t, name) }) })
 	})
+}
+
+// runTogether runs some that hardly use a processor, atATime at once: t.Parallel would
+// run as many as there are processors.
+func runTogether[T any](all []T, run func(T)) {
+	var together errgroup.Group
+	together.SetLimit(atATime)
+	for _, one := range all {
+		together.Go(func() error {
+			run(one)
+			return nil
+		})
+	}
+	_ = together.Wait() // none returns one
 }
 
 // watchHealthy lets one workload run for as long as was asked for.

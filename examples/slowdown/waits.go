@@ -142,19 +142,31 @@ func waitForFlight(ctx context.Context, s *server) error {
 
 // waitForConnection has more requests than its transport has connections.
 func waitForConnection(ctx context.Context, s *server) error {
+	call, end := twoConnections()
+	defer end()
+	return letWait(ctx, s, func(ctx context.Context) { _ = call(ctx) })
+}
+
+// twoConnections calls a slow server through an HTTP client that may have two
+// connections.
+func twoConnections() (call func(context.Context) error, end func()) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(slotTime) }))
-	defer other.Close()
 	client := &http.Client{Transport: observer.Transport(&http.Transport{MaxConnsPerHost: 2})}
-	defer client.CloseIdleConnections()
-	return letWait(ctx, s, func(ctx context.Context) {
+	call = func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, other.URL, nil)
 		if err != nil {
-			return
+			return err
 		}
-		if response, err := client.Do(request); err == nil { // planted: wait/transport
-			response.Body.Close()
+		response, err := client.Do(request) // planted: wait/transport wait/rollouts
+		if err != nil {
+			return err
 		}
-	})
+		return response.Body.Close()
+	}
+	return call, func() {
+		client.CloseIdleConnections()
+		other.Close()
+	}
 }
 
 // backOff sleeps before it tries again.

@@ -1,5 +1,7 @@
 package diagnosis
 
+import "time"
+
 // Holding returns the causes whose rule holds: Unknown alone where there is lag
 // and no cause, and none where nothing is slow.
 func (w *Window) Holding() (held Set) {
@@ -95,17 +97,21 @@ func (w *Window) isWriting() bool {
 // isDownstream reports whether the time goes by in another server. Any call will
 // do where rollouts are active: a driver with a small limit has no more of them.
 func (w *Window) isDownstream() bool {
-	outbound := w.load(Downstream)
-	enough := outbound >= outboundAtLeast || w.Active > 0 && outbound >= drivenAtLeast
-	return enough && w.OutboundWait >= waitAtLeast && outbound >= outboundShare*w.Active
+	return w.isHeldUpBy(w.load(Downstream), w.OutboundWait)
+}
+
+// isHeldUpBy reports whether so many calls out, which take so long each, hold the
+// process up.
+func (w *Window) isHeldUpBy(calls float64, each time.Duration) bool {
+	enough := calls >= outboundAtLeast || w.Active > 0 && calls >= drivenAtLeast
+	return enough && each >= waitAtLeast && calls >= outboundShare*w.Active
 }
 
 // isOutOfConnections reports whether calls out wait for the process's own pool, by the
 // measure of isDownstream. Whatever waits behind them, as rollouts do for the limit,
 // waits for that.
 func (w *Window) isOutOfConnections() bool {
-	enough := w.Pooled >= outboundAtLeast || w.Active > 0 && w.Pooled >= drivenAtLeast
-	return enough && w.PoolWait >= waitAtLeast && w.Pooled >= outboundShare*w.Active
+	return w.isHeldUpBy(w.Pooled, w.PoolWait)
 }
 
 // isWaitingForLimit reports whether rollouts wait for the limit. It is no cause where

@@ -2,14 +2,13 @@ package evidence
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gym-observer/observer/internal/monotonic"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // Settings are where, when and how much is captured.
@@ -108,7 +107,7 @@ func (c *Capture) Begin(reason string, files ...File) {
 		defer c.busy.Store(false)
 		var err error
 		defer func() { c.failed("capturing evidence", err) }()
-		defer catch(&err)
+		defer survive.Catch(&err)
 		err = c.write(c, time.Now(), reason, files)
 	})
 }
@@ -124,7 +123,7 @@ func (c *Capture) Watch() {
 		defer c.adjusting.Store(false)
 		var err error
 		defer func() { c.failed("recording a trace", err) }()
-		defer catch(&err)
+		defer survive.Catch(&err)
 		err = c.recorder.Adjust()
 	})
 }
@@ -175,11 +174,4 @@ func (c *Capture) writeFolder(now time.Time, reason string, files []File) error 
 		Write(c.settings.Directory, name, append(all, files...)...),
 		Prune(c.settings.Directory, c.settings.Budget),
 	)
-}
-
-// catch recovers a panic into err. It must be deferred directly.
-func catch(err *error) {
-	if reason := recover(); reason != nil {
-		*err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-	}
 }

@@ -32,17 +32,6 @@ func (c *Capture) now(reason string) {
 	c.Wait()
 }
 
-// namesIn lists a directory, also what is being written.
-func namesIn(t *testing.T, directory string) (names []string) {
-	t.Helper()
-	all, err := os.ReadDir(directory)
-	require.NoError(t, err)
-	for _, entry := range all {
-		names = append(names, entry.Name())
-	}
-	return names
-}
-
 func TestCaptureWritesTheEvidence(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "made", "on", "the", "way")
 	c, err := Start(settingsOf(directory), succeeds(t))
@@ -54,7 +43,7 @@ func TestCaptureWritesTheEvidence(t *testing.T) {
 	c.Wait()
 	after := time.Now().UTC()
 
-	names := namesIn(t, directory)
+	names := entries(t, directory)
 	require.Len(t, names, 1)
 	parts := regexp.MustCompile(`^(\d{8}T\d{6}\.\d{6}Z)-gc-(\d+)$`).FindStringSubmatch(names[0])
 	require.NotNil(t, parts, names[0])
@@ -64,7 +53,7 @@ func TestCaptureWritesTheEvidence(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(os.Getpid()), parts[2])
 
 	folder := filepath.Join(directory, names[0])
-	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt", "sites.json", "trace.out"}, namesIn(t, folder))
+	assert.Equal(t, []string{"diagnosis.json", "goroutines.txt", "sites.json", "trace.out"}, entries(t, folder))
 	text, err := os.ReadFile(filepath.Join(folder, "diagnosis.json"))
 	require.NoError(t, err)
 	assert.JSONEq(t, `"of the test"`, string(text))
@@ -99,9 +88,9 @@ func TestOneCaptureAtATime(t *testing.T) {
 	c.Begin("lag", JSON("diagnosis.json", 3))
 	close(goOn)
 	c.Wait()
-	assert.Len(t, namesIn(t, directory), 1)
+	assert.Len(t, entries(t, directory), 1)
 	c.now("lag")
-	assert.Len(t, namesIn(t, directory), 2)
+	assert.Len(t, entries(t, directory), 2)
 }
 
 func TestCooldownBetweenCaptures(t *testing.T) {
@@ -118,7 +107,7 @@ func TestCooldownBetweenCaptures(t *testing.T) {
 			time.Sleep(step.after)
 			c.now(step.reason)
 		}
-		for _, name := range namesIn(t, directory) {
+		for _, name := range entries(t, directory) {
 			reasons = append(reasons, strings.Split(name, "-")[1])
 		}
 		assert.Equal(t, []string{"first", "then", "later"}, reasons)
@@ -130,9 +119,9 @@ func TestNothingIsCapturedAfterTheEnd(t *testing.T) {
 	c := newCapture(settingsOf(directory), succeeds(t))
 	c.now("before")
 	<-c.End()
-	require.Len(t, namesIn(t, directory), 1)
+	require.Len(t, entries(t, directory), 1)
 	c.now("after")
-	assert.Len(t, namesIn(t, directory), 1)
+	assert.Len(t, entries(t, directory), 1)
 }
 
 func TestPanicInACaptureIsItsFailure(t *testing.T) {

@@ -2,8 +2,6 @@ package examine
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -11,6 +9,7 @@ import (
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/sites"
 	"github.com/gym-observer/observer/internal/sites/profile"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // profilesApart is the least time between two profiles of the processor, while each
@@ -111,11 +110,7 @@ func (p *Profiles) takeProcessor() {
 		defer close(done)
 		taken := new(takenProfile)
 		defer p.taken.Store(taken)
-		defer func() {
-			if reason := recover(); reason != nil {
-				taken.err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-			}
-		}()
+		defer survive.Catch(&taken.err)
 		taken.sites, taken.err = p.processor(p.ctx)
 	}()
 }
@@ -140,10 +135,5 @@ func (p *Profiles) stop(deadline time.Time) {
 	if done == nil {
 		return
 	}
-	timeout := time.NewTimer(time.Until(deadline))
-	defer timeout.Stop()
-	select {
-	case <-*done:
-	case <-timeout.C:
-	}
+	survive.Await(*done, deadline)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gym-observer/observer/internal/reading"
+	"github.com/gym-observer/observer/internal/survive"
 )
 
 // jitter spreads the intervals around the setting. At a fixed interval the
@@ -50,12 +51,7 @@ func (l *Loop) Start(first func(), each func(due time.Time), last func()) {
 // the application's code.
 func (l *Loop) Stop(patience time.Duration) {
 	l.cancel()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	select {
-	case <-l.done:
-	case <-timeout.C:
-	}
+	survive.Await(l.done, time.Now().Add(patience))
 }
 
 // Done is closed when the loop has ended.

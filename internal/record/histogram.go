@@ -48,7 +48,7 @@ func (h *Float) Record(ctx context.Context, value float64, options ...metric.Rec
 		h.Totals.Count.Add(1)
 		h.Totals.Sum.Add(int64(value * 1e6))
 	}
-	h.To.Record(ContextOrBackground(ctx), value, options...)
+	h.To.Record(survive.ContextOrBackground(ctx), value, options...)
 }
 
 // Enabled reports whether a recording would go anywhere.
@@ -75,7 +75,7 @@ func (h *Int) Record(ctx context.Context, value int64, options ...metric.RecordO
 		return
 	}
 	defer h.Failures.Survive(h.Name)
-	h.To.Record(ContextOrBackground(ctx), value, options...)
+	h.To.Record(survive.ContextOrBackground(ctx), value, options...)
 }
 
 // Enabled reports whether a recording would go anywhere.
@@ -83,11 +83,3 @@ func (h *Int) Enabled() bool { return h.To != nil && h.To.Enabled(context.Backgr
 
 // Milliseconds is a duration in the unit of most histograms.
 func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// ContextOrBackground lets a caller who has no context pass nil.
-func ContextOrBackground(ctx context.Context) context.Context {
-	if ctx == nil {
-		return context.Background()
-	}
-	return ctx
-}
