@@ -42,17 +42,24 @@ func measureCapacity(ctx context.Context, s *server) error {
 // time.
 func serveOpenLoop(ctx context.Context, s *server) error {
 	const share = 0.6
-	random := rand.New(rand.NewPCG(1, 2))
-	var requests sync.WaitGroup
-	for due := time.Now(); ; {
-		due = due.Add(time.Duration(random.ExpFloat64() / (share * s.capacity) * float64(time.Second)))
-		if sleep(ctx, time.Until(due)) != nil {
-			break
-		}
-		requests.Go(func() { _ = get(ctx, s.client, s.url+"/work") })
-	}
-	requests.Wait()
+	every := time.Duration(float64(time.Second) / (share * s.capacity))
+	arriveAtRandom(ctx, every, func() { _ = get(ctx, s.client, s.url+"/work") })
 	return nil
+}
+
+// arriveAtRandom does something at random moments, every so often on average, until
+// ctx ends, and then waits for all of it. The moments are the same each time.
+func arriveAtRandom(ctx context.Context, every time.Duration, do func()) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var arrived sync.WaitGroup
+	defer arrived.Wait()
+	for due := time.Now(); ; {
+		due = due.Add(time.Duration(random.ExpFloat64() * float64(every)))
+		if sleep(ctx, time.Until(due)) != nil {
+			return
+		}
+		arrived.Go(do)
+	}
 }
 
 // keepBusy uses every processor, which alone slows nobody down.
@@ -116,16 +123,9 @@ func runTools(ctx context.Context, _ *server) error {
 func shareALimit(ctx context.Context, _ *server) error {
 	const each = 10 * time.Millisecond
 	admission := newAdmission(4)
-	random := rand.New(rand.NewPCG(3, 4))
-	var rollouts sync.WaitGroup
-	for due := time.Now(); ; {
-		due = due.Add(time.Duration(random.ExpFloat64() * float64(each) / (0.8 * 4)))
-		if sleep(ctx, time.Until(due)) != nil {
-			break
-		}
-		rollouts.Go(func() { _ = admission.Do(ctx, func(ctx context.Context) error { return sleep(ctx, each) }) })
-	}
-	rollouts.Wait()
+	arriveAtRandom(ctx, each*10/8/4, func() {
+		_ = admission.Do(ctx, func(ctx context.Context) error { return sleep(ctx, each) })
+	})
 	return nil
 }
 

@@ -31,9 +31,13 @@ func (s *server) serveWait(_ http.ResponseWriter, r *http.Request) {
 
 // letWait has clients ask for what waits, until ctx ends.
 func letWait(ctx context.Context, s *server, wait func(context.Context)) error {
+	return letWaitFor(ctx, s, waitingClients, wait)
+}
+
+func letWaitFor(ctx context.Context, s *server, clients int, wait func(context.Context)) error {
 	s.wait.Store(&wait)
 	defer s.wait.Store(nil)
-	together(ctx, waitingClients, func() { _ = get(ctx, s.client, s.url+"/wait") })
+	together(ctx, clients, func() { _ = get(ctx, s.client, s.url+"/wait") })
 	return nil
 }
 

@@ -8,14 +8,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/number"
@@ -29,6 +30,7 @@ type healthy struct {
 	streams bool // each flushes its head, or is hijacked
 	perhaps bool // told as a sentence
 	upload  bool // the client sends a body that does not end
+	kernel  bool // copies, from one file or connection to another: these are the net package's own
 	handler func(end <-chan struct{}) http.HandlerFunc
 }
 
@@ -97,6 +99,8 @@ var workloads = map[string]healthy{
 	"upload over HTTP/2":   {upload: true, http2: true, handler: readAll},
 	"download":             {handler: writeForEver},
 	"download over HTTP/2": {http2: true, handler: writeForEver},
+	"download of a file":   {kernel: true, handler: copyFile},
+	"download of a stream": {kernel: true, handler: copyConnection},
 }
 
 func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
@@ -113,6 +117,48 @@ func writeForEver(<-chan struct{}) http.HandlerFunc {
 				return
 			}
 		}
+	}
+}
+
+// copyFile sends a file, which the kernel does by itself where it can.
+func copyFile(<-chan struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		file, err := os.CreateTemp("", "")
+		if err != nil {
+			return
+		}
+		defer func() { _ = os.Remove(file.Name()) }()
+		defer func() { _ = file.Close() }()
+		if file.Truncate(64<<20) == nil {
+			http.ServeContent(w, r, "", time.Time{}, file)
+		}
+	}
+}
+
+// copyConnection sends what comes from another server, likewise. Of known length,
+// since what has none is cut into chunks, and the kernel cannot do that.
+func copyConnection(<-chan struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return
+		}
+		defer func() { _ = listener.Close() }()
+		var source sync.WaitGroup
+		defer source.Wait()
+		source.Go(func() {
+			from, err := listener.Accept()
+			for err == nil {
+				_, err = from.Write(make([]byte, 1<<16))
+			}
+		})
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		w.Header().Set("Content-Length", strconv.Itoa(1<<30))
+		_, _ = w.(io.ReaderFrom).ReadFrom(conn)
 	}
 }
 
@@ -140,7 +186,9 @@ func TestWaitsByDesignAreAcquitted(t *testing.T) {
 				defer inFlight.Add(-1)
 				handler(w, r)
 			}})
-			server.Listener = ownListener{server.Listener}
+			if !c.kernel {
+				server.Listener = ownListener{server.Listener}
+			}
 			server.EnableHTTP2 = c.http2
 			if c.http2 {
 				server.StartTLS()
@@ -184,7 +232,8 @@ func TestWaitsByDesignAreAcquitted(t *testing.T) {
 			}
 			reader, taker := newReader(), &sites.Taker{}
 			var survey sites.Survey
-			require.Eventually(t, func() bool {
+			// A copy waits for its source now and then, until its client's buffers are full.
+			assert.Eventually(t, func() bool {
 				survey = sites.Survey{}
 				taker.Begin()
 				parked := 0
@@ -192,8 +241,8 @@ func TestWaitsByDesignAreAcquitted(t *testing.T) {
 					parked = parkedRequests(stacks)
 					survey.Add(reader.Read(stacks, now()))
 				})
-				return err == nil && parked == requests
-			}, 10*time.Second, time.Millisecond, "all of them wait")
+				return err == nil && parked == requests && survey.Waiting() < 1
+			}, 10*time.Second, 10*time.Millisecond, "all of them wait, and none for anything here")
 			assert.Less(t, survey.Waiting(), 1.0, "%v", survey.Sites(sites.Waiting))
 			w := diagnosis.Window{Processors: 2, CPUs: 2, Owed: requests, RequestWait: time.Minute}
 			w.Load[diagnosis.Wait] = number.Known(min(survey.Waiting(), requests))

@@ -1,6 +1,9 @@
 package sites
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // wait is what keeps a goroutine from going on.
 type wait uint8
@@ -159,13 +162,38 @@ const reach = 16
 // connection tells whose connection a goroutine waits on. A pipe or a terminal
 // is not the network.
 func (r *Reader) connection(frames []Frame, at int) wait {
-	if w, ok := r.named(frames, at); ok && w == forClient {
+	if w, ok := r.named(frames, at); ok && w == forClient || copiedToClient(frames, at) {
 		return forClient
 	}
 	if strings.HasPrefix(frames[at].Function, "os.(*File).") {
 		return forGate
 	}
 	return forNetwork
+}
+
+// copiedToClient reports whether the kernel copies a file or a connection to the
+// client (sendfile, splice) and waits until that takes more. Where it waits for the
+// source, that is what the request waits for.
+func copiedToClient(frames []Frame, at int) bool {
+	if !slices.ContainsFunc(frames[:at], func(f Frame) bool { return kernelWrites[f.Function] }) {
+		return false
+	}
+	for _, f := range frames[at:min(len(frames), at+reach)] {
+		switch packageOf(f.Function) {
+		case "net", "os", "internal/poll":
+		default:
+			return f.Function == "net/http.(*response).ReadFrom"
+		}
+	}
+	return false
+}
+
+// kernelWrites are those functions of such a copy that wait for the side that is
+// written to.
+var kernelWrites = map[string]bool{
+	"internal/poll.sendFile":   true, // reads files alone, which are always ready
+	"internal/poll.SendFile":   true, // on Windows
+	"internal/poll.splicePump": true,
 }
 
 // known are functions whose wait is told by their name, with http2's prefix of
