@@ -96,7 +96,8 @@ func pageSnapshot() (s page.Snapshot) {
 			"For this page alone, pass observer.WithMeterProvider(noop.NewMeterProvider())"}
 	}
 	defer running.failures.Survive("page")
-	d := running.current()
+	latest := running.sampler.diagnosed.Load()
+	d := diagnosisSoFar(latest)
 	s = page.Snapshot{
 		Process: nameOfProcess(env.Program(), running.loops.All()),
 		At:      d.At,
@@ -118,10 +119,10 @@ func pageSnapshot() (s page.Snapshot) {
 	for _, w := range d.Oldest {
 		s.Oldest = append(s.Oldest, page.Work{Kind: w.Kind, Name: w.Name, Age: w.Age})
 	}
-	for _, site := range d.Sites {
+	for i, site := range d.Sites {
 		s.Sites = append(s.Sites, page.Site{
 			Kind: site.Kind, Function: site.Function, Location: site.Location, In: site.In, Caller: site.Caller,
-			Load: page.Number(site.Load), Share: page.Number(site.Share),
+			Load: page.Number(site.Load), Share: page.Number(site.Share), Functions: latest.Sites[i].Stack,
 		})
 	}
 	for _, peer := range d.Peers {

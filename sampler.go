@@ -226,8 +226,9 @@ func filesOf(d Diagnosis) []evidence.File {
 }
 
 // current is the diagnosis of the last complete window.
-func (s *sampler) current() Diagnosis {
-	latest := s.diagnosed.Load()
+func (s *sampler) current() Diagnosis { return diagnosisSoFar(s.diagnosed.Load()) }
+
+func diagnosisSoFar(latest *verdict.Verdict) Diagnosis {
 	if latest == nil {
 		return Diagnosis{Summary: "the first window is not complete yet"}
 	}

@@ -244,6 +244,18 @@ func TestMutexHeldForLongerThanAWindow(t *testing.T) {
 	require.NotEmpty(t, d.Sites)
 	assert.Equal(t, line, d.Sites[0].Location)
 	assert.Contains(t, d.Summary, line)
+
+	var shown struct {
+		Sites []struct{ Functions []string }
+	}
+	answer := httptest.NewRecorder()
+	observer.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/?format=json", nil))
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &shown))
+	require.Len(t, shown.Sites, len(d.Sites))
+	stack := shown.Sites[0].Functions
+	assert.Equal(t, "runtime.gopark", stack[0], "the page has the stack: the innermost function first")
+	assert.Contains(t, stack, "sync.(*Mutex).Lock")
+	assert.Contains(t, stack, d.Sites[0].Function)
 }
 
 func TestOwnPoolIsNoOtherServersDoing(t *testing.T) {

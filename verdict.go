@@ -53,7 +53,7 @@ func causesOf(list []diagnosis.Cause) (causes []Cause) {
 // publicSites are sites as the diagnosis has them.
 func publicSites(all []sites.Site) (public []Site) {
 	for _, s := range all {
-		public = append(public, Site(s))
+		public = append(public, Site{s.Kind, s.Function, s.Location, s.In, s.Caller, s.Load, s.Share})
 	}
 	return public
 }

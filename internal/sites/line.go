@@ -58,7 +58,7 @@ const (
 
 // site describes the frame of a line in a stack.
 func (r *Reader) site(kind string, frames []Frame, at, end int, in direction, load float64) Site {
-	s := Site{Kind: kind, Function: frames[at].Function, Location: r.build.Location(frames[at]), Load: load}
+	s := Site{Kind: kind, Function: frames[at].Function, Location: r.build.Location(frames[at]), Load: load, frames: frames}
 	if in == innermost {
 		for i := range at {
 			if !r.telling(frames[i]) {

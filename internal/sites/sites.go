@@ -51,6 +51,24 @@ type Site struct {
 	Caller   string  // one application frame further out, as Location; empty where there is none
 	Load     float64 // mean units at this site
 	Share    float64 // of all of this kind that was looked at, 0 to 1
+
+	// Stack is the functions of one of those that were there, the innermost first. The
+	// lines of the application are in it, and others may have come another way.
+	Stack []string
+
+	frames []Frame // what Stack is made of, for the few sites that are told
+}
+
+// functionsOf are the functions of a stack, as a reader knows them.
+func functionsOf(frames []Frame) []string {
+	functions := make([]string, len(frames))
+	for i, f := range frames {
+		functions[i] = unescape(f.Function)
+		if f.Function == "" {
+			functions[i] = "(C code)"
+		}
+	}
+	return functions
 }
 
 // Short is a function's name without the folders of its package:

@@ -18,6 +18,7 @@ type place struct{ pkg, location, in string }
 
 type placed struct {
 	load      float64
+	stack     []string           // of the first that was there
 	functions map[string]float64 // the more usual stands for all
 	callers   map[string]float64
 }
@@ -42,7 +43,7 @@ func (t *Tally) Add(s Site) {
 		if t.places == nil {
 			t.places = map[place]*placed{}
 		}
-		p = &placed{functions: map[string]float64{}, callers: map[string]float64{}}
+		p = &placed{stack: functionsOf(s.frames), functions: map[string]float64{}, callers: map[string]float64{}}
 		t.places[at] = p
 	}
 	p.load += s.Load
@@ -57,7 +58,7 @@ func (t *Tally) Sites(kind string, over float64) []Site {
 	for at, p := range t.places {
 		all = append(all, Site{
 			Kind: kind, Function: usual(p.functions), Location: at.location, In: at.in, Caller: usual(p.callers),
-			Load: p.load / over, Share: p.load / t.total,
+			Load: p.load / over, Share: p.load / t.total, Stack: p.stack,
 		})
 	}
 	sortSites(all)
