@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"runtime/trace"
 	"strings"
@@ -27,24 +28,29 @@ func contents(t *testing.T, file File) string {
 
 // parkLabelled parks goroutines with labels, each with its own, until the test ends.
 func parkLabelled(t *testing.T, n int) {
-	var parked, begun sync.WaitGroup
+	var parked sync.WaitGroup
 	leave := make(chan struct{})
-	begun.Add(n)
 	for i := range n {
 		parked.Go(func() {
 			labels := pprof.Labels("user", fmt.Sprintf("alice%d@example.com", i), "two\nlines 7 @ 0x1", "#\t0x1\tfaked")
 			pprof.Do(context.Background(), labels, func(context.Context) {
-				begun.Done()
 				<-leave
 			})
 		})
 	}
-	begun.Wait()
 	t.Cleanup(func() {
 		close(leave)
 		parked.Wait()
 	})
+	stacks := make([]byte, 1<<20)
+	require.Eventually(t, func() bool {
+		all := string(stacks[:runtime.Stack(stacks, true)])
+		return strings.Count(all, "[chan receive]:\n"+waiter) == n
+	}, 10*time.Second, time.Millisecond, "all of them wait")
 }
+
+// waiter is the innermost function of a goroutine of parkLabelled, as a stack has it.
+const waiter = "github.com/gym-observer/observer/internal/evidence.parkLabelled.func"
 
 func TestH73GoroutinesHaveNoLabels(t *testing.T) {
 	parkLabelled(t, 50)
