@@ -10,15 +10,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gym-observer/observer/internal/diagnosis"
 	"github.com/gym-observer/observer/internal/evidence"
+	"github.com/gym-observer/observer/internal/number"
 )
 
 func init() {
@@ -138,4 +142,36 @@ func TestBinariesWithoutWithCaptureHaveNothingOfIt(t *testing.T) {
 	for _, name := range []string{"/internal/page.New", "html/template", "text/template"} {
 		assert.False(t, strings.Contains(without, name), "%s, of a page that nobody asks for", name)
 	}
+}
+
+func TestCaptureHasTheProfileThatNamesTheLine(t *testing.T) {
+	m := manually(t, WithProfiles())
+	var over atomic.Bool
+	var burning sync.WaitGroup
+	defer burning.Wait()
+	defer over.Store(true)
+	burning.Go(func() {
+		for !over.Load() {
+		}
+	})
+	saturated := func() *diagnosis.Window {
+		w := windowWith(map[diagnosis.Cause]float64{diagnosis.CPUSaturated: 1000})
+		w.CPU, w.MedianRunnable = number.Known(w.CPUs), 1000
+		return w
+	}
+	names := func() (names []string) {
+		for _, file := range m.sampler.files(time.Now()) {
+			names = append(names, file.Name)
+		}
+		return names
+	}
+	m.sampler.publish(saturated())
+	m.sampler.publish(saturated())
+	require.Equal(t, CauseCPUSaturated, m.sampler.current().Verdict, m.sampler.current().Summary)
+	assert.NotContains(t, names(), "cpu.pprof", "it takes seconds")
+	require.Eventually(t, func() bool {
+		m.sampler.publish(saturated())
+		return slices.Contains(names(), "cpu.pprof")
+	}, 20*time.Second, 50*time.Millisecond)
+	assert.Equal(t, []string{"diagnosis.json", "sites.json", "cpu.pprof"}, names())
 }

@@ -118,8 +118,9 @@ type CaptureOption func(*captureSettings)
 // WithCapture writes evidence into directory when the verdict becomes a cause
 // other than downstream, or when a sample's lag passes a threshold: a folder
 // with the execution trace of the last seconds (trace.out, for go tool trace),
-// the goroutines grouped by stack (goroutines.txt) and the diagnosis
-// (diagnosis.json). Folders are named by time and cause, and are complete or
+// the goroutines grouped by stack (goroutines.txt), the diagnosis (diagnosis.json)
+// and its sites (sites.json), with the profile of the processor that they come from,
+// where that is finished (cpu.pprof, for go tool pprof). Folders are named by time and cause, and are complete or
 // absent. Only the user of the process may read them, whatever the umask: a trace
 // holds the names of the application's functions and files, and the texts that it
 // gives to package runtime/trace; goroutines are listed without their pprof labels.

@@ -77,7 +77,7 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 		s.capture.Watch()
 	}
 	if s.capture.IsLate(lag) {
-		s.capture.Begin("lag", filesOf(s.current())...)
+		s.capture.Begin("lag", s.files(now)...)
 	}
 }
 
@@ -203,7 +203,7 @@ func (s *sampler) publish(w *diagnosis.Window) {
 	current := s.current()
 	survive.Log(s.failures.Logger, outcome.Level(), "observer: verdict changed", attributesOfVerdict(current)...)
 	if outcome.Level() >= slog.LevelWarn {
-		s.capture.Begin(cause.Name(), filesOf(current)...)
+		s.capture.Begin(cause.Name(), s.files(w.At)...)
 	}
 }
 
@@ -216,7 +216,18 @@ func attributesOfVerdict(d Diagnosis) []slog.Attr {
 	return attributes
 }
 
-// filesOf are the files of a capture that say what a diagnosis says.
+// files are those of a capture: what the diagnosis says, and the profile of the
+// processor that its sites come from.
+func (s *sampler) files(now time.Time) []evidence.File {
+	files := filesOf(s.current())
+	if latest := s.diagnosed.Load(); latest != nil {
+		if profile := s.examiner.ProfileOf(latest.Verdict, now); profile != nil {
+			files = append(files, evidence.Bytes("cpu.pprof", profile))
+		}
+	}
+	return files
+}
+
 func filesOf(d Diagnosis) []evidence.File {
 	files := []evidence.File{evidence.JSON("diagnosis.json", d)}
 	if len(d.Sites) > 0 {

@@ -27,6 +27,14 @@ type File struct {
 	Write func(io.Writer) error
 }
 
+// Bytes is a file with what is given.
+func Bytes(name string, content []byte) File {
+	return File{name, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}}
+}
+
 // JSON is a file with any value.
 func JSON(name string, value any) File {
 	return File{name, func(w io.Writer) error {

@@ -186,6 +186,15 @@ func (e *Examiner) Of(verdict diagnosis.Cause, now time.Time) (all []sites.Site,
 	return found.sites, sites.Where(found.sites, found.why)
 }
 
+// ProfileOf is the profile that the sites of a verdict come from, as go tool pprof
+// reads it; nil where none was taken, or not lately.
+func (e *Examiner) ProfileOf(verdict diagnosis.Cause, now time.Time) []byte {
+	if e.Profiles == nil || !ofProcessor(verdict) || now.Sub(e.Profiles.began) > profilesApart+sitesLast {
+		return nil
+	}
+	return e.Profiles.last
+}
+
 // Taken is how many snapshots were taken in all.
 func (e *Examiner) Taken() int { return e.taken }
 

@@ -36,5 +36,5 @@ func (e *Examiner) BeginProfile() <-chan struct{} {
 
 // PanicInProfile has the next profile of the processor panic.
 func (e *Examiner) PanicInProfile(with string) {
-	e.Profiles.processor = func(context.Context) ([]sites.Site, error) { panic(with) }
+	e.Profiles.processor = func(context.Context) ([]sites.Site, []byte, error) { panic(with) }
 }

@@ -24,10 +24,11 @@ type Profiles struct {
 	beginAllocated func() error
 	allocated      func(*sites.Reader) ([]sites.Site, error) // since beginAllocated
 	inUse          func(*sites.Reader) ([]sites.Site, error)
-	processor      func(context.Context) ([]sites.Site, error)
+	processor      func(context.Context) (found []sites.Site, profile []byte, err error)
 
 	counting bool      // allocations, in the open window
 	began    time.Time // the last profile of the processor
+	last     []byte    // which it was; nil while it is being taken
 
 	// Stop waits for them, while a loop that it could not wait for may still run.
 	ctx    context.Context
@@ -37,8 +38,9 @@ type Profiles struct {
 }
 
 type takenProfile struct {
-	sites []sites.Site
-	err   error
+	sites   []sites.Site
+	profile []byte
+	err     error
 }
 
 // NewProfiles returns what takes profiles, of a process whose functions have some
@@ -49,7 +51,7 @@ func NewProfiles(marks sites.Marks, used func() time.Duration) *Profiles {
 		beginAllocated: allocations.Begin,
 		allocated:      allocations.Sites,
 		inUse:          profile.InUse,
-		processor: func(ctx context.Context) ([]sites.Site, error) {
+		processor: func(ctx context.Context) ([]sites.Site, []byte, error) {
 			return profile.Processor(ctx, sites.NewReader(sites.ReadBuild(), marks), used)
 		},
 	}
@@ -74,6 +76,7 @@ func ofProcessor(cause diagnosis.Cause) bool { return slices.Contains(causesOfPr
 // be found in the next.
 func (p *Profiles) endWindow(reader *sites.Reader, found *found, first diagnosis.Cause, now time.Time) {
 	if taken := p.taken.Swap(nil); taken != nil {
+		p.last = taken.profile
 		// One profile says the same for all of them, and on a crowded machine they take
 		// turns: the verdict may be another than the cause that it was taken for.
 		for _, cause := range causesOfProcessor {
@@ -97,7 +100,7 @@ func (p *Profiles) endWindow(reader *sites.Reader, found *found, first diagnosis
 		all, err := p.inUse(reader)
 		found.keep(first, now, all, err)
 	case ofProcessor(first) && !p.busy() && (p.began.IsZero() || now.Sub(p.began) >= profilesApart):
-		p.began = now
+		p.began, p.last = now, nil
 		p.takeProcessor()
 	}
 }
@@ -111,7 +114,7 @@ func (p *Profiles) takeProcessor() {
 		taken := new(takenProfile)
 		defer p.taken.Store(taken)
 		defer survive.Catch(&taken.err)
-		taken.sites, taken.err = p.processor(p.ctx)
+		taken.sites, taken.profile, taken.err = p.processor(p.ctx)
 	}()
 }
 

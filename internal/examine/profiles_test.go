@@ -101,7 +101,10 @@ func TestProfileOfTheProcessorIsGoodForEachOfItsCauses(t *testing.T) {
 	for _, cause := range []diagnosis.Cause{diagnosis.CPUSaturated, diagnosis.CPUThrottled, diagnosis.StopTheWorld} {
 		same, _ := e.Of(cause, time.Now())
 		assert.Equal(t, found, same, cause)
+		assert.Equal(t, []byte{0x1f, 0x8b}, e.ProfileOf(cause, time.Now())[:2], "the profile of %s, compressed", cause)
 	}
+	assert.Nil(t, e.ProfileOf(diagnosis.Lock, time.Now()), "has no part in the verdict")
+	assert.Nil(t, e.ProfileOf(diagnosis.CPUSaturated, time.Now().Add(time.Hour)), "of an older incident")
 }
 
 func TestWithoutProfilesTheSentenceNamesTheOption(t *testing.T) {

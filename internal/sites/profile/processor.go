@@ -25,19 +25,20 @@ const samplePeriod = 10 * time.Millisecond
 // can look like the largest of two.
 const fewest = 20
 
-// Processor are the sites that use the processor, in processors. It returns after
+// Processor are the sites that use the processor, in processors, and the profile as
+// go tool pprof reads it, also where no site is told. It returns after
 // enough samples, at most 5 s, or when ctx is done; used is the processor time of
 // this process so far, or nil where it is not known. Where somebody profiles
 // already it returns that error at once; while it runs, /debug/pprof/profile
 // answers 500.
-func Processor(ctx context.Context, reader *sites.Reader, used func() time.Duration) ([]sites.Site, error) {
+func Processor(ctx context.Context, reader *sites.Reader, used func() time.Duration) (found []sites.Site, profile []byte, err error) {
 	profile, lasted, err := record(ctx, used)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stacks, err := parse(profile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the processor's profile: %w", err)
+		return nil, profile, fmt.Errorf("reading the processor's profile: %w", err)
 	}
 	samples := 0
 	var tally sites.Tally
@@ -46,9 +47,9 @@ func Processor(ctx context.Context, reader *sites.Reader, used func() time.Durat
 		tally.Add(reader.Named(sites.KindCPU, s.Frames, float64(s.Count)*samplePeriod.Seconds()))
 	}
 	if samples < fewest {
-		return nil, fmt.Errorf("the processor's profile has %d samples in %.1f s, too few to tell a share", samples, lasted.Seconds())
+		return nil, profile, fmt.Errorf("the processor's profile has %d samples in %.1f s, too few to tell a share", samples, lasted.Seconds())
 	}
-	return tally.Sites(sites.KindCPU, lasted.Seconds()), nil
+	return tally.Sites(sites.KindCPU, lasted.Seconds()), profile, nil
 }
 
 func record(ctx context.Context, used func() time.Duration) ([]byte, time.Duration, error) {

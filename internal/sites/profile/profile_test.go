@@ -127,26 +127,27 @@ func TestProcessorNamesTheFunction(t *testing.T) {
 	t.Cleanup(func() { end.Store(true); <-done })
 	// Nobody tells how much time it had: until the end, also on a machine that is
 	// shared.
-	found, err := profile.Processor(t.Context(), newReader(), nil)
+	found, raw, err := profile.Processor(t.Context(), newReader(), nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, found)
 	assert.Equal(t, sites.KindCPU, found[0].Kind)
 	assert.True(t, strings.HasSuffix(found[0].Function, ".burn"), found[0].Function)
 	assert.True(t, strings.HasPrefix(found[0].Location, "internal/sites/profile/profile_test.go:"), found[0].Location)
 	assert.Positive(t, found[0].Load)
+	assert.Equal(t, []byte{0x1f, 0x8b}, raw[:2], "compressed, as go tool pprof reads it")
 }
 
 func TestProcessorThatIsProfiledAlready(t *testing.T) {
 	require.NoError(t, pprof.StartCPUProfile(&bytes.Buffer{}))
 	defer pprof.StopCPUProfile()
-	_, err := profile.Processor(t.Context(), newReader(), nil)
+	_, _, err := profile.Processor(t.Context(), newReader(), nil)
 	assert.ErrorContains(t, err, "somebody else profiles the processor")
 }
 
 func TestProcessorThatIsIdle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := profile.Processor(ctx, newReader(), nil)
+	_, _, err := profile.Processor(ctx, newReader(), nil)
 	assert.ErrorContains(t, err, "too few to tell a share")
 	// It has let go of the profile.
 	require.NoError(t, pprof.StartCPUProfile(&bytes.Buffer{}))
