@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -30,6 +32,7 @@ const (
 	ofSample     = "one sample"
 	ofRequest    = "one request in the middleware"
 	ofWindow     = "one window of 1 s with its ten samples"
+	ofSickWindow = "one window of 1 s while the verdict is wait"
 	ofSnapshot   = "one snapshot of the goroutines, taken only while a cause holds"
 )
 
@@ -37,6 +40,8 @@ var (
 	amounts = []int{1, 100, 10_000}
 	// There are no more statuses than this.
 	statusAmounts = []int{1, 100, 900}
+	// One request that waits is no verdict: its window is what a healthy one costs.
+	sickAmounts = []int{1, 1000, 10_000}
 )
 
 var growings = []growing{
@@ -50,6 +55,7 @@ var growings = []growing{
 	{"threads", amounts, growThreads, ofSample, sampleTime},
 	{"threads", []int{1, 5000}, growThreads, ofWindow, windowTime},
 	{"goroutines", []int{1, 100_000}, growGoroutines, ofWindow, windowTime},
+	{"requests", sickAmounts, growWaits, ofSickWindow, windowTime},
 	{"loops", amounts, growLoops, ofCollection, collectionTime},
 	{"requests in flight", amounts, growRequests, ofCollection, collectionTime},
 	{"requests in flight", amounts, growRequests, ofRequest, requestTime},
@@ -92,7 +98,11 @@ func grown(what string, n int) (float64, error) {
 			return 0, err
 		}
 		runtime.GC() // of what growing left
-		return g.measure(o), nil
+		value := g.measure(o)
+		if math.IsNaN(value) {
+			return 0, fmt.Errorf("%s: it was not what was to be measured", what)
+		}
+		return value, nil
 	}
 	return 0, fmt.Errorf("nothing that grows is called %q", what)
 }
@@ -163,6 +173,17 @@ func growRequests(n int) error {
 	return nil
 }
 
+// growWaits makes requests that wait for something in this process. That verdict rests
+// on snapshots in each of its windows, and costs more than any other.
+func growWaits(n int) error {
+	nothing := make(chan struct{})
+	handler := observer.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-nothing }))
+	for range n {
+		go handler.ServeHTTP(&fakeWriter{header: make(http.Header)}, httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+	return nil
+}
+
 func requestTime(*observed) float64 {
 	handler := middleware(trivial)
 	w, r := &fakeWriter{header: make(http.Header)}, httptest.NewRequest(http.MethodGet, "/", nil)
@@ -197,11 +218,15 @@ func windowTime(o *observed) float64 {
 	o.Stop()
 	const windows = 5
 	fresh := observer.Start(context.Background(), "windows",
-		observer.WithMeterProvider(providerOf(sdkmetric.NewManualReader())), observer.WithWindow(time.Second))
+		observer.WithMeterProvider(providerOf(sdkmetric.NewManualReader())), observer.WithWindow(time.Second),
+		observer.WithLogger(slog.New(slog.DiscardHandler)))
 	defer fresh.Stop()
 	time.Sleep(1500 * time.Millisecond) // past the first
 	before := cpuTime()
 	time.Sleep(windows * time.Second)
+	if d := observer.Diagnose(); len(d.Oldest) >= 8 && d.Verdict != observer.CauseWait {
+		return math.NaN() // the requests in flight are there to be sick
+	}
 	return (cpuTime() - before).Seconds() * 1e6 / windows
 }
 
@@ -216,7 +241,7 @@ func snapshotTime(*observed) float64 {
 	for range snapshots {
 		taker.Begin() // each a window, so that none is refused
 		if err := taker.Look(func(stacks []sites.Stack) { survey.Add(reader.Read(stacks, sites.Now{})) }); err != nil {
-			return 0
+			return math.NaN()
 		}
 	}
 	return (cpuTime() - before).Seconds() * 1e6 / snapshots

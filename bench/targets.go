@@ -35,6 +35,11 @@ const (
 // windowOf5000Threads is a row of what grows.
 var windowOf5000Threads = grownName(growing{what: "threads", cost: ofWindow}, 5000)
 
+// sickWindow is a row of what grows, too.
+func sickWindow(requests int) string {
+	return grownName(growing{what: "requests", cost: ofSickWindow}, requests)
+}
+
 func targets() []target {
 	all := []target{
 		{what: "middleware, real handler, of what the floor wrapper adds", values: share(added(realHandler, withObserver, bareHandler), added(realHandler, floorWrapper, bareHandler)), atMost: 3.5},
@@ -57,6 +62,8 @@ func targets() []target {
 		{what: "collection, allocations of the observer's own part", values: allocations(collected, callbackAlone), unit: "an operation"},
 		{what: "idle process, of the bare timer", values: share(values(idle, idleObserver), values(idle, idleTimer)), atMost: 1.5},
 		{what: "import adds to net/http, the OpenTelemetry API and httpsnoop", values: added(size, rootImport, withSnoop), unit: "MB", atMost: 1.2},
+		{what: "a window while 1,000 requests wait, more than a healthy one: 1 % of a core, of 10 s", values: added("growth", sickWindow(1000), sickWindow(1)), unit: "µs", atMost: 100_000},
+		{what: "a window while 10,000 requests wait, more than a healthy one", values: added("growth", sickWindow(10_000), sickWindow(1)), unit: "µs", atMost: 100_000},
 		{what: "a window beside 5,000 threads", values: values("growth", windowOf5000Threads), unit: "µs", atMost: 35_000},
 	}
 	for _, c := range []struct {
