@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/x509"
@@ -93,6 +94,16 @@ func TestFailuresHaveTheirReason(t *testing.T) {
 			_ = z.Close()
 		}
 	}
+	beat := func(r *http.Request) bool {
+		select {
+		case <-r.Context().Done():
+			return false
+		case <-released:
+			return false
+		case <-time.After(20 * time.Millisecond):
+			return true
+		}
+	}
 	for reason, handler := range map[string]http.HandlerFunc{
 		"404 Not Found":                    http.NotFound,
 		"401 Unauthorized":                 respond(401, "\x1b[2Jno"),
@@ -129,6 +140,30 @@ func TestFailuresHaveTheirReason(t *testing.T) {
 			case <-released:
 			}
 		},
+		"timed out after 500ms  ": func(w http.ResponseWriter, r *http.Request) { // a byte now and then
+			for beat(r) {
+				_, _ = io.WriteString(w, " ")
+				_ = http.NewResponseController(w).Flush()
+			}
+		},
+		"timed out after 500ms   ": func(w http.ResponseWriter, r *http.Request) { // a head line now and then
+			connection, buffered, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer connection.Close()
+			for n := 0; err == nil && beat(r); n++ {
+				_, _ = fmt.Fprintf(buffered, "%s\r\n", cmp.Or(strings.Repeat(fmt.Sprintf("X-Slow-%d: 1", n), min(n, 1)), "HTTP/1.1 200 OK"))
+				err = buffered.Flush()
+			}
+		},
+		"timed out after 500ms    ": func(w http.ResponseWriter, r *http.Request) { // two redirects, each in time by itself
+			select {
+			case <-time.After(300 * time.Millisecond):
+				http.Redirect(w, r, "/debug/observer/", http.StatusTemporaryRedirect)
+			case <-r.Context().Done():
+			}
+		},
 		"redirects to another host": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://localhost:1/debug/observer", http.StatusFound)
 		},
@@ -163,6 +198,15 @@ func TestFailuresHaveTheirReason(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() { close(released) })
+	t.Run("timed out after 2s, without an option", func(t *testing.T) {
+		t.Parallel()
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		t.Cleanup(server.Close)
+		began := time.Now()
+		_, err := client.Get(t.Context(), server.URL)
+		assert.ErrorContains(t, err, "timed out after 2s")
+		assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+	})
 	t.Run("refused", func(t *testing.T) {
 		_, err := client.Get(t.Context(), refusing(t))
 		assert.ErrorContains(t, err, "/debug/observer: refused")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/gym-observer/observer"
 	"github.com/gym-observer/observer/client"
@@ -227,6 +229,36 @@ func TestTwoHundredProcessesInOneRefresh(t *testing.T) {
 	assert.Equal(t, 32, cap(w.slots)+cap(w.slotsForSilent)+prometheusConnections)
 	for _, block := range out.blocks()[before:] {
 		assert.Equal(t, 160, strings.Count(block, " none "), "all of them, each time")
+	}
+}
+
+// The pages of real observers, with a history each, and every flag as it is by
+// default: all are there when the second picture comes.
+func TestTwoHundredRealPagesInOneRefresh(t *testing.T) {
+	const processes = 200
+	observing := observer.Start(t.Context(), "p",
+		observer.WithMeterProvider(noop.NewMeterProvider()), observer.WithLogger(slog.New(slog.DiscardHandler)), observer.WithWindow(time.Second))
+	defer observing.Stop()
+	require.NoError(t, observing.Err())
+	require.Eventually(t, func() bool { return !observer.Diagnose().At.IsZero() }, 20*time.Second, 50*time.Millisecond)
+	mux := http.NewServeMux()
+	mux.Handle("/debug/observer", observer.Handler())
+	var args []string
+	for range processes {
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		args = append(args, server.Listener.Addr().String())
+	}
+	out, end := startTop(t, args...)
+	defer end()
+	require.Eventually(t, func() bool { return len(out.blocks()) > 2 }, 20*time.Second, 10*time.Millisecond)
+	second := out.blocks()[1]
+	assert.Contains(t, second, "200 processes", second)
+	assert.Contains(t, second, " 0 without an answer", second)
+	rows := strings.Split(strings.TrimSpace(second), "\n")[2:]
+	require.Len(t, rows, processes)
+	for _, row := range rows {
+		assert.Regexp(t, fmt.Sprintf(`^\S+ +%d [a-z_]+ `, os.Getpid()), row, "name, number and verdict")
 	}
 }
 
