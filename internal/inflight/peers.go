@@ -36,6 +36,8 @@ type Peers struct {
 
 // Peer has the requests to one server.
 type Peer struct {
+	// One cache line has all that a request reads and writes here. A line for each of
+	// the three made no difference that could be measured.
 	name         string
 	begun, ended atomic.Int64
 
