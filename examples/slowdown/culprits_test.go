@@ -89,7 +89,7 @@ func TestCulprits(t *testing.T) {
 	for _, i := range alone {
 		t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) })
 	}
-	runTogether(together, func(i injection) { t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) }) })
+	runTogether(sickAtATime, together, func(i injection) { t.Run(i.name(), func(t *testing.T) { nameTheCulprit(t, i) }) })
 }
 
 // nameTheCulprit asks for the right verdict and line, again where others disturb.

@@ -20,10 +20,12 @@ var healthy = flag.Duration("healthy", 0, "watch each healthy workload for so `l
 // one runs at a time. The others use a few hundredths of a processor.
 var useProcessors = []string{"open", "workers", "collecting", "herd", "bursts", "children"}
 
-// atATime is how many of the others run at once. Two processors bear more of them;
-// but somebody looks in on each 20 times a second, and a window that is late for a
-// neighbour of one's own making would show nothing.
-const atATime = 4
+// How many of the others run at once. Somebody looks in on each 20 times a second, and
+// a window that is late for a neighbour of one's own making would show nothing.
+const (
+	sickAtATime    = 4
+	healthyAtATime = 8
+)
 
 // TestHealthyWorkloads watches every healthy workload, each in a process of its own,
 // and asks for the right verdict in every window:
@@ -44,13 +46,13 @@ func TestHealthyWorkloads(t *testing.T) {
 	})
 	t.Run("together", func(t *testing.T) {
 		light := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(useProcessors, name) })
-		runTogether(light, func(name string) { t.Run(name, func(t *testing.T) { watchHealthy(t, name) }) })
+		runTogether(healthyAtATime, light, func(name string) { t.Run(name, func(t *testing.T) { watchHealthy(t, name) }) })
 	})
 }
 
-// runTogether runs some that hardly use a processor, atATime at once: t.Parallel would
+// runTogether runs some that hardly use a processor, a number at once: t.Parallel would
 // run as many as there are processors.
-func runTogether[T any](all []T, run func(T)) {
+func runTogether[T any](atATime int, all []T, run func(T)) {
 	var together errgroup.Group
 	together.SetLimit(atATime)
 	for _, one := range all {

@@ -25,20 +25,24 @@ const samplePeriod = 10 * time.Millisecond
 // can look like the largest of two.
 const fewest = 20
 
-// Processor are the sites that use the processor, in processors, and the profile as
-// go tool pprof reads it, also where no site is told. It returns after
+// Processor are the sites that use the processor, in processors, and the profile, of
+// its stacks alone, as go tool pprof reads it. It returns after
 // enough samples, at most 5 s, or when ctx is done; used is the processor time of
 // this process so far, or nil where it is not known. Where somebody profiles
 // already it returns that error at once; while it runs, /debug/pprof/profile
 // answers 500.
 func Processor(ctx context.Context, reader *sites.Reader, used func() time.Duration) (found []sites.Site, profile []byte, err error) {
-	profile, lasted, err := record(ctx, used)
+	recorded, lasted, err := record(ctx, used)
 	if err != nil {
 		return nil, nil, err
 	}
-	stacks, err := parse(profile)
+	stacks, err := parse(recorded)
 	if err != nil {
-		return nil, profile, fmt.Errorf("reading the processor's profile: %w", err)
+		return nil, nil, fmt.Errorf("reading the processor's profile: %w", err)
+	}
+	profile, err = encode(stacks, lasted)
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing the processor's profile: %w", err)
 	}
 	samples := 0
 	var tally sites.Tally
