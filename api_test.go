@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,9 +29,23 @@ func TestExportedAPI(t *testing.T) {
 			}
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			assert.Equal(t, string(want), declared)
+			assertSameLines(t, declared, string(want), "the exported names and "+file+" differ; if that is meant: go test -run TestExportedAPI -update .")
 		})
 	}
+}
+
+// assertSameLines says which lines of what is made are not written down, and the other
+// way round: the whole of both would hide the one that matters.
+func assertSameLines(t *testing.T, made, written, otherwise string) {
+	t.Helper()
+	if made == written {
+		return
+	}
+	without := func(all, others string) string {
+		known := strings.Split(others, "\n")
+		return strings.Join(slices.DeleteFunc(strings.Split(all, "\n"), func(line string) bool { return slices.Contains(known, line) }), "\n")
+	}
+	t.Errorf("%s\nmade and not written down:\n%s\nwritten down and not made:\n%s", otherwise, without(made, written), without(written, made))
 }
 
 // exportedDeclarations writes the exported half of a package without comments or

@@ -37,7 +37,7 @@ func TestDiagnosisTables(t *testing.T) {
 			text = before + begin + table() + end + after
 			continue
 		}
-		assert.Equal(t, table(), written, "the rows and %s in %s differ: go test -run TestDiagnosisTables -update .", name, diagnosisPage)
+		assertSameLines(t, table(), written, "the rows and "+name+" in "+diagnosisPage+" differ: go test -run TestDiagnosisTables -update .")
 	}
 	if *update {
 		require.NoError(t, os.WriteFile(diagnosisPage, []byte(text), 0o644))

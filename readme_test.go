@@ -36,8 +36,7 @@ func TestReadmeTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(readme, []byte(before+tableBegin+metricsTable()+tableEnd+after), 0o644))
 		return
 	}
-	assert.Equal(t, metricsTable(), written,
-		"the catalogue and the table in %s differ: go test -run TestReadmeTable -update .", readme)
+	assertSameLines(t, metricsTable(), written, "the catalogue and the table in "+readme+" differ: go test -run TestReadmeTable -update .")
 }
 
 func TestReadmeProgramCompiles(t *testing.T) {
