@@ -40,7 +40,7 @@ type Diagnosis struct {
 	Unmeasured []Cause       // what this platform, or this window, cannot measure
 	Oldest     []Work        // the oldest requests and rollouts in flight, at most 10
 	Also       []Cause       // causes whose rule held, too, in the order of the rules: victims, or a second cause
-	Sites      []Site        // where the verdict's cause is in the code, the largest share first, at most 5; empty where it cannot be told
+	Sites      []Site        // where the verdict's cause is in the code: who waits, the largest share first, then who holds; at most 5, empty where it cannot be told
 	Peers      []Peer        // the servers that outbound requests waited for, the most waited for first, at most 8 and "others"
 }
 

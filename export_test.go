@@ -48,13 +48,13 @@ func PublishWindow(length time.Duration, loads map[Cause]float64) {
 		load, measured := loads[causeOf(cause)]
 		w.Load[cause] = number.If(measured, load)
 	}
-	running.Load().sampler.publish(w)
+	publish(&running.Load().sampler, w)
 }
 
 // PublishLag does the same with a window in which goroutines woke late, half of
 // the time and once by worst, and nothing else was measured.
 func PublishLag(length, worst time.Duration) {
-	running.Load().sampler.publish(&diagnosis.Window{
+	publish(&running.Load().sampler, &diagnosis.Window{
 		At: time.Now(), Length: length, Processors: 2, CPUs: 2,
 		WorstLag: worst, LagShare: 0.5,
 	})
@@ -71,3 +71,6 @@ func WorkListed() int {
 // ForgetPeers gives up the servers that nothing is in flight to, as the end of a
 // window does. Nothing may sample meanwhile.
 func ForgetPeers() { totals.requests.peers.EndWindow(1, time.Second) }
+
+// publish does with a window what a sample that completes it does.
+func publish(s *sampler, w *diagnosis.Window) { s.logChange(s.publish(w)) }

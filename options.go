@@ -102,8 +102,8 @@ func WithSites(on bool) Option {
 // WithProfiles has the profiles of the heap and of the processor taken, too, so that
 // gc, memory and the causes of the processor have [Diagnosis.Sites]. [WithCapture]
 // implies it. It turns the runtime's sampling of the heap on, as net/http/pprof does,
-// and while a profile of the processor is taken, for at most 5 s once a verdict,
-// /debug/pprof/profile answers 500. Without it neither is in the binary. The first
+// and while a profile of the processor is taken, for at most 5 s and at most once in
+// ten minutes, /debug/pprof/profile answers 500. Without it neither is in the binary. The first
 // handle's holds for the process.
 func WithProfiles() Option {
 	return func(c *config) { c.profiles = examine.NewProfiles }
@@ -115,8 +115,9 @@ type captureSettings evidence.Settings
 // CaptureOption changes what [WithCapture] does. A nil one counts as not given.
 type CaptureOption func(*captureSettings)
 
-// WithCapture writes evidence into directory when the verdict becomes a cause
-// other than downstream, or when a sample's lag passes a threshold: a folder
+// WithCapture writes evidence into directory when the verdict becomes a cause that
+// is logged as a warning (not downstream, admission, or a wait for another server,
+// which are information), or when a sample's lag passes a threshold: a folder
 // with the execution trace of the last seconds (trace.out, for go tool trace),
 // the goroutines grouped by stack (goroutines.txt), the diagnosis (diagnosis.json)
 // and its sites (sites.json), with the profile of the processor that they come from,

@@ -87,6 +87,19 @@ func TestPeersAreNamedForTheHostOfTheURLAlone(t *testing.T) {
 	})
 }
 
+// A forward proxy calls what its clients ask for.
+func TestPeerNameHasABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := waitForPeers(t)
+		w.send(t, 12, "http://"+strings.Repeat("a", 100_000)+"/")
+		d := w.diagnosed(3)
+		require.Len(t, d.Peers, 1)
+		assert.Len(t, d.Peers[0].Host, 259)
+		assert.Less(t, len(d.Summary), 1000)
+		w.end(t)
+	})
+}
+
 func TestWithPeerNamesAndHides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := waitForPeers(t)

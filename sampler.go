@@ -58,7 +58,9 @@ func (s *sampler) begin(now time.Time) {
 // the next loop samples meanwhile, and both would write to the same.
 func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, interval time.Duration) {
 	var failed error
+	var changed *diagnosis.Outcome
 	defer func() { s.failures.Report(GCPauseInstrument, failed) }()
+	defer func() { s.logChange(changed) }()
 	defer s.windows.Report()
 	sample := sampleOf(now, lag, queues)
 	seeWork(interval <= seenOften)
@@ -73,7 +75,7 @@ func (s *sampler) take(now time.Time, lag time.Duration, queues reading.Queues, 
 	s.examiner.Look(now, inFlight)
 	if w := s.windows.Add(&sample, s.examiner.Tell); w != nil {
 		totals.driver.openWindow(now)
-		s.publish(w)
+		changed = s.publish(w)
 		s.capture.Watch()
 	}
 	if s.capture.IsLate(lag) {
@@ -107,7 +109,7 @@ func windowsOf(every time.Duration, process reading.Process, failed func(cause s
 func readCounts(r *diagnosis.Reading) {
 	requests, driver := &totals.requests, &totals.driver
 	r.OutboundEnded = requests.outbound.Ended() - requests.expectedOutbound.Ended()
-	r.RequestsEnded = requests.served.Ended() + requests.responses.Ended() - requests.expectedServed.Ended()
+	r.RequestsEnded = requests.served.Ended() + requests.responses.Ended() - requests.expectedServed.Ended() - response.Streamed()
 	r.AdmissionEnded = driver.waiting.Ended()
 	r.Written = time.Duration(driver.written.Load())
 	if delay, ok := r.RunDelay.Get(); ok {
@@ -148,7 +150,12 @@ func sampleOf(at time.Time, lag time.Duration, queues reading.Queues) diagnosis.
 
 // inFlight is what the counters say at the moment of a snapshot.
 func inFlight() sites.Now {
-	return sites.Now{InFlight: int(totals.requests.inFlight()), Streaming: int(response.Streaming())}
+	requests := &totals.requests
+	return sites.Now{
+		InFlight:  int(requests.inFlight()),
+		Expected:  int(requests.expectedServed.Now()),
+		Streaming: int(response.Streaming()),
+	}
 }
 
 // seeWork gives requests that have begun since the last sample their time, and
@@ -185,9 +192,9 @@ func (s *sampler) held() (held page.Held) {
 	return held
 }
 
-// publish takes the verdict of a window, counts its time, and says when it
-// changed.
-func (s *sampler) publish(w *diagnosis.Window) {
+// publish takes the verdict of a window, counts its time, and returns the outcome if
+// it changed the verdict, which is still to be logged.
+func (s *sampler) publish(w *diagnosis.Window) *diagnosis.Outcome {
 	outcome := s.judge.Next(w, s.windows.Every)
 	cause := outcome.Verdict
 	s.examiner.EndWindow(w, s.windows.Every)
@@ -198,12 +205,18 @@ func (s *sampler) publish(w *diagnosis.Window) {
 	totals.slowTime[cause].Add(int64(w.Length))
 	s.history.AddWindow(w, cause, s.held())
 	if !outcome.Changed {
-		return
+		return nil
 	}
-	current := s.current()
-	survive.Log(s.failures.Logger, outcome.Level(), "observer: verdict changed", attributesOfVerdict(current)...)
 	if outcome.Level() >= slog.LevelWarn {
 		s.capture.Begin(cause.Name(), s.files(w.At)...)
+	}
+	return outcome
+}
+
+// logChange says what the verdict has become; nil is no change.
+func (s *sampler) logChange(to *diagnosis.Outcome) {
+	if to != nil {
+		survive.Log(s.failures.Logger, to.Level(), "observer: verdict changed", attributesOfVerdict(s.current())...)
 	}
 }
 

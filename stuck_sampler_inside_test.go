@@ -17,21 +17,25 @@ import (
 // next loop samples meanwhile. What comes back from the handler must find nothing
 // left to do, or the two would write to the same.
 func TestASamplerTouchesNothingAfterItsLogLine(t *testing.T) {
-	for cause, fail := range map[string]func(*sampler){
-		GCPauseInstrument: func(s *sampler) { s.gc.pauses.Metric = "/no/such:metric" },
-		"own CPU time": func(s *sampler) {
+	for line, fail := range map[string]func(*sampler){
+		"cause=" + GCPauseInstrument: func(s *sampler) { s.gc.pauses.Metric = "/no/such:metric" },
+		"cause=own CPU time": func(s *sampler) {
 			s.windows.Process = &failsLater{Process: s.windows.Process}
 			s.windows.Every = 5 * time.Millisecond
 		},
+		"verdict changed": func(s *sampler) {
+			s.windows.Process = nearlyAllOpen{s.windows.Process}
+			s.windows.Every = 5 * time.Millisecond
+		},
 	} {
-		t.Run(cause, func(t *testing.T) {
+		t.Run(line, func(t *testing.T) {
 			i := withSource(t)
 			s := &i.session.sampler
 			fail(s)
 			stuck, release := make(chan struct{}), make(chan struct{})
 			var hung atomic.Bool
 			i.log.On = func() {
-				if len(i.log.Of("cause="+cause)) > 0 && hung.CompareAndSwap(false, true) {
+				if len(i.log.Of(line)) > 0 && hung.CompareAndSwap(false, true) {
 					close(stuck)
 					<-release
 				}
@@ -51,6 +55,11 @@ func TestASamplerTouchesNothingAfterItsLogLine(t *testing.T) {
 		})
 	}
 }
+
+// nearlyAllOpen is a process whose descriptors run out.
+type nearlyAllOpen struct{ reading.Process }
+
+func (nearlyAllOpen) OpenDescriptors() (int64, error) { return 1 << 40, nil }
 
 // failsLater is a process whose CPU time cannot be read any more once the first
 // window is open.

@@ -124,8 +124,12 @@ func (t *transport) nameOfPeer(r *http.Request) string {
 	if r.URL == nil {
 		return "" // the base will refuse it
 	}
-	return r.URL.Host
+	return r.URL.Host[:min(len(r.URL.Host), maxPeerName)]
 }
+
+// maxPeerName is as long as a host's name and a port can be. What is longer, as a
+// client may ask of a forward proxy, would make the log line about a verdict as long.
+const maxPeerName = 253 + len(":65535")
 
 // answered returns what the application says of a request, the zero value where it
 // panics. It is asked on a goroutine of its own, for a microsecond: a Goexit there must

@@ -83,7 +83,8 @@ type source struct {
 	environment bool // look for an exporter there too
 }
 
-// open makes the provider, or none if nothing turns it on. It does not block.
+// open makes the provider, or none if nothing turns it on. It dials nothing, and reads
+// the files of certificates that the environment names.
 func (s source) open(ctx context.Context, loop string, settings observer.Settings) (metric.MeterProvider, func(context.Context) error, error) {
 	logger := settings.Logger
 	exporter := off

@@ -14,7 +14,7 @@ import (
 	"github.com/gym-observer/observer"
 )
 
-var healthy = flag.Duration("healthy", 0, "watch each healthy workload for so `long`; with 3m that takes half an hour, and -timeout has to be longer")
+var healthy = flag.Duration("healthy", 0, "watch each healthy workload for so `long`; with 3m that takes 24 minutes, and -timeout has to be longer")
 
 // useProcessors are the healthy workloads that would be each other's neighbours:
 // one runs at a time. The others use a few hundredths of a processor.

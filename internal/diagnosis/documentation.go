@@ -15,7 +15,7 @@ func DocumentationOf(c Cause) Documentation { return documentation[c] }
 var documentation = [NumCauses]Documentation{
 	None: {
 		Meaning:   "Nothing waits beyond its normal bounds. If users disagree, the time goes by in something that is [not measured](#when-not-to-believe-it), or in another process.",
-		LookFirst: "the sentence: where requests wait \"perhaps for events\" it has the line; then `Oldest`, which names a stuck request or rollout",
+		LookFirst: "the sentence: where requests wait it has the line; then `Oldest`, which names a stuck request or rollout",
 		NotIt:     "The first two windows of a process: until then there is no verdict",
 	},
 	CPUThrottled: {
@@ -38,7 +38,7 @@ var documentation = [NumCauses]Documentation{
 	},
 	CPUContended: {
 		Meaning:   "Threads are ready to run and do not get a processor.",
-		LookFirst: "the node: who else runs there? Steal in the evidence is the hypervisor. If the process itself has nearly all CPUs, GOMAXPROCS is too high for them, or C code runs more threads than there are",
+		LookFirst: "the node: who else runs there? Steal in the evidence is the hypervisor. If the process itself has nearly all CPUs, GOMAXPROCS is too high for them, or C code runs more threads than there are. The site says what of this process wants the processors",
 		NotIt:     "A busy proxy wakes its threads thousands of times a second, each for some hundredths of a millisecond: the load is there and nobody feels it. A quota that cannot be seen leaves CPUs idle, and then this is not blamed. Page faults queue goroutines, and each wait for a CPU is short",
 		Why:       "A wait each time of 0.06 to 0.19 ms is healthy, and starved processes read 1.7 to 4.8, or 0.23 on half a load. From half on, waiting outweighs running: share 0.51 … 0.75. The own CPU of those that others starve is up to 0.57 of the CPUs, that of a storm of handshakes of its own 0.61 and more. CPUs idle 0 … 0.82",
 	},

@@ -99,7 +99,7 @@ func waitEvidence(w *Window) string {
 	}
 	evidence := fmt.Sprintf("%.1f of %.1f requests in flight wait in this process, and take %v each", w.Waiting, w.Owed, w.RequestWait.Round(time.Millisecond))
 	if w.WaitsOutside {
-		evidence += "; most of them for another server"
+		evidence += "; most of them for another server or process"
 	}
 	return evidence
 }

@@ -349,7 +349,7 @@ func TestEvidenceHasTheNumbers(t *testing.T) {
 		Downstream:    "32.0 outbound requests waited for their response headers, 1.235s each; 40.0 rollouts were active",
 		Admission:     "28.0 rollouts waited for admission, 580ms each; 32.0 of 40 active wait outbound",
 		BlockedThread: "30.1 goroutines were in system calls or C code",
-		Wait:          "11.8 of 12.0 requests in flight wait in this process, and take 1.3s each; most of them for another server",
+		Wait:          "11.8 of 12.0 requests in flight wait in this process, and take 1.3s each; most of them for another server or process",
 		Descriptors:   "950 of 1000 file descriptors are open",
 		Memory:        "490 MiB of a GOMEMLIMIT of 512 MiB are live or not heap",
 	}

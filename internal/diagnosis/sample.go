@@ -98,7 +98,7 @@ type Reading struct {
 	HeapObjects float64 // bytes on the heap now
 
 	OutboundEnded  int64         // outbound requests that have their response headers, without the expected ones
-	RequestsEnded  int64         // requests served, without the expected ones
+	RequestsEnded  int64         // requests served, without the expected ones and those that streamed
 	AdmissionEnded int64         // waits for the limit that ended, one way or the other
 	Written        time.Duration // the parts of recorded output writes that lie in the window
 
@@ -113,7 +113,7 @@ type Reading struct {
 	// none was taken.
 	MutexWaiters    number.Number // goroutines that wait for a mutex, on average
 	RequestsWaiting number.Number // requests that wait in this process for what no other cause covers, on average
-	WaitsOutside    bool          // most of these wait for another server, a database for one
+	WaitsOutside    bool          // most of these wait for another server, a database for one, or for a child process
 }
 
 // mayBeCollecting reports whether a collection may be under way. The runtime does

@@ -65,7 +65,7 @@ func (j *Judge) agree(held Set) (changed bool) {
 // on: what is information has no other evidence than its sentence.
 func (o *Outcome) Level() slog.Level {
 	if o.Verdict == Wait && o.shown.WaitsOutside {
-		return slog.LevelInfo // it is another server's doing, as Downstream is
+		return slog.LevelInfo // it is another server's or process's doing, as Downstream is
 	}
 	return o.Verdict.Level()
 }

@@ -42,7 +42,7 @@ type Window struct {
 	Owed         float64 // requests in flight that somebody waits for: no streams, no expected waits
 	Waiting      float64 // of these, those that wait in this process for what no other cause covers
 	Pooled       float64 // outbound requests that wait for a connection of this process's own pool
-	WaitsOutside bool    // most requests that wait, wait for another server
+	WaitsOutside bool    // most requests that wait, wait for another server or process
 
 	Descriptors, DescriptorLimit number.Number
 	Memory                       MemoryUse

@@ -10,6 +10,7 @@
 package examine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
@@ -97,18 +98,20 @@ func (e *Examiner) EndWindow(w *diagnosis.Window, every time.Duration) {
 		return
 	}
 	held := w.Holding()
+	e.found.endIncidents(held)
 	if e.survey.Snapshots() > 0 || e.refused != nil {
-		for _, cause := range append(held.List(), diagnosis.None) {
+		for _, cause := range held.List() {
 			if subject, ok := subjects[cause]; ok {
 				e.found.keep(cause, w.At, e.survey.Sites(subject), e.refused)
 			}
 		}
+		e.found.keepWords(diagnosis.None, w.At, e.unblamed())
 		if e.asked {
 			e.turns.Looked(held.Has(diagnosis.Wait))
 		}
 	}
 	if !w.AsksForWaits() {
-		delete(e.found, diagnosis.None) // what waited perhaps by design
+		delete(e.found, diagnosis.None) // what waited and is not to blame
 	}
 	e.pooled = e.survey.Pooled()
 	e.survey, e.refused, e.moments = sites.Survey{}, nil, nil
@@ -124,11 +127,24 @@ func (e *Examiner) EndWindow(w *diagnosis.Window, every time.Duration) {
 	}
 }
 
+// unblamed says in words where requests wait although no rule holds, or why nobody
+// knows. The larger part of it may be there by design.
+func (e *Examiner) unblamed() string {
+	if e.survey.Snapshots() == 0 && e.asked {
+		return fmt.Sprintf("requests in flight wait, and where was not looked at: %v", e.refused)
+	}
+	var waiting []sites.Site
+	if e.survey.Waiting() >= 1 {
+		waiting = e.survey.Sites(sites.Waiting)
+	}
+	return sites.WhereUnblamed(waiting, e.survey.Sites(sites.Perhaps))
+}
+
 // wanted reports whether the sites of what holds, or may become the verdict, are to
 // be looked for.
 func (e *Examiner) wanted(held diagnosis.Set, now time.Time) bool {
 	first := held.First()
-	if _, bySnapshots := subjects[first]; !bySnapshots || first == diagnosis.None {
+	if _, bySnapshots := subjects[first]; !bySnapshots {
 		return false
 	}
 	if first == diagnosis.Lock || first == diagnosis.Wait {
@@ -152,7 +168,6 @@ func (e *Examiner) makeReader() {
 }
 
 // subjects are the goroutines that are counted for each cause that snapshots show.
-// Under none, they are those that wait perhaps by design.
 var subjects = map[diagnosis.Cause]sites.Subject{
 	diagnosis.Lock:          sites.Locks,
 	diagnosis.Downstream:    sites.Outbound,
@@ -160,11 +175,10 @@ var subjects = map[diagnosis.Cause]sites.Subject{
 	diagnosis.OutputWrite:   sites.Writes,
 	diagnosis.BlockedThread: sites.Calls,
 	diagnosis.Wait:          sites.Waiting,
-	diagnosis.None:          sites.Perhaps,
 }
 
 // Of returns the sites of a verdict, and in words where they are or why there are
-// none. Those of an older incident are not its.
+// none. Those of an older incident are not its, for which [found.endIncidents] sees.
 func (e *Examiner) Of(verdict diagnosis.Cause, now time.Time) (all []sites.Site, where string) {
 	found, known := e.found[verdict]
 	lasts := 2 * sitesLast
@@ -176,10 +190,12 @@ func (e *Examiner) Of(verdict diagnosis.Cause, now time.Time) (all []sites.Site,
 		return nil, ""
 	case profiled(verdict) && e.Profiles == nil:
 		return nil, "observer.WithProfiles would name the line"
+	case !known && ofProcessor(verdict):
+		return nil, e.Profiles.next(now)
 	case !known:
 		return nil, ""
-	case verdict == diagnosis.None:
-		return nil, sites.WherePerhaps(found.sites)
+	case verdict == diagnosis.None: // said for as long as what is in flight asks for it
+		return nil, found.why
 	case now.Sub(found.at) > lasts:
 		return nil, ""
 	}
@@ -189,7 +205,7 @@ func (e *Examiner) Of(verdict diagnosis.Cause, now time.Time) (all []sites.Site,
 // ProfileOf is the profile that the sites of a verdict come from, as go tool pprof
 // reads it; nil where none was taken, or not lately.
 func (e *Examiner) ProfileOf(verdict diagnosis.Cause, now time.Time) []byte {
-	if e.Profiles == nil || !ofProcessor(verdict) || now.Sub(e.Profiles.began) > profilesApart+sitesLast {
+	if _, known := e.found[verdict]; !known || e.Profiles == nil || !ofProcessor(verdict) || now.Sub(e.Profiles.began) > profilesApart+sitesLast {
 		return nil
 	}
 	return e.Profiles.last

@@ -2,6 +2,7 @@ package examine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gym-observer/observer/internal/diagnosis"
@@ -37,4 +38,9 @@ func (e *Examiner) BeginProfile() <-chan struct{} {
 // PanicInProfile has the next profile of the processor panic.
 func (e *Examiner) PanicInProfile(with string) {
 	e.Profiles.processor = func(context.Context) ([]sites.Site, []byte, error) { panic(with) }
+}
+
+// Refuse has the open window be one in which a look was asked for and refused.
+func (e *Examiner) Refuse(why string) {
+	e.asked, e.refused = true, errors.New(why)
 }

@@ -2,6 +2,8 @@ package examine
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -103,6 +105,16 @@ func (p *Profiles) endWindow(reader *sites.Reader, found *found, first diagnosis
 		p.began, p.last = now, nil
 		p.takeProcessor()
 	}
+}
+
+// next says when the next profile of the processor is due, where the last one is of an
+// older incident; nothing while one is being taken.
+func (p *Profiles) next(now time.Time) string {
+	wait := profilesApart - now.Sub(p.began)
+	if p.began.IsZero() || wait <= 0 || p.busy() || p.taken.Load() != nil {
+		return ""
+	}
+	return fmt.Sprintf("the next profile of the processor, which would name the line, is due in %.0f min", math.Ceil(wait.Minutes()))
 }
 
 // takeProcessor profiles the processor, beside the sampling: it takes seconds.

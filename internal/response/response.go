@@ -38,16 +38,19 @@ const (
 	hasLength = 1 << 62
 )
 
-// streaming counts the requests in flight that stream. It belongs to the process
-// because a pointer to a counter would not fit into 48 bytes, and the next size
-// that Go allocates is 64.
-var streaming atomic.Int64
+// streaming counts the requests in flight that stream, and streamed those that have
+// ended. They belong to the process because a pointer to a counter would not fit into
+// 48 bytes, and the next size that Go allocates is 64.
+var streaming, streamed atomic.Int64
 
 // Streaming returns how many requests in flight stream: their handler has
 // flushed, or taken the connection over. It is never negative.
 func Streaming() int64 {
 	return max(0, streaming.Load()) // a stream may end before the addition of its beginning
 }
+
+// Streamed returns how many requests have ended that [Streaming] had counted.
+func Streamed() int64 { return streamed.Load() }
 
 // Wrap returns a writer for the handler, with the same optional interfaces as
 // base, and what it will know of the response. A writer with the methods of one
@@ -127,7 +130,8 @@ func (w *writer) has(flag uint32) bool { return w.flags.Load()&flag != 0 }
 // stream notes that the request streams from now on, and counts it once. Not so
 // when its context has ended, as a server ends it when the handler returns: a
 // goroutine that the handler left behind may still flush, and nothing would take
-// that off again.
+// that off again. (What is flushed between the end of the handler and that of its
+// context, or under a context that never ends, stays counted: see [Observed.End].)
 func (w *writer) stream() {
 	if w.has(streams|settled) || w.ctx.Err() != nil {
 		return
@@ -203,6 +207,7 @@ func (o Observed) End() {
 	// To settle what does not stream, too, would cost every request an atomic write,
 	// 10 ns of 250.
 	if o.w.has(streams) && o.w.flags.Swap(settled)&(streams|settled) == streams {
+		streamed.Add(1)
 		streaming.Add(-1)
 	}
 }

@@ -37,7 +37,7 @@ func (r *Reader) origin(f Frame) origin {
 	if !ok {
 		pkg := packageOf(f.Function)
 		known = r.build.origin(pkg, f.File)
-		if m := r.marks[f.Function]; m >= markRequest && m <= markAdmission || r.ours[pkg] && !strings.HasSuffix(f.File, "_test.go") {
+		if m := r.marks[f.Function]; m >= markRequest && m <= markAdmission || r.isOurs(pkg) && !strings.HasSuffix(f.File, "_test.go") {
 			known = nobodys
 		}
 		if len(r.origins) >= maxNames {
@@ -119,6 +119,8 @@ func (r *Reader) telling(f Frame) bool {
 	pkg := packageOf(f.Function)
 	switch {
 	case pkg == "", pkg == "runtime", pkg == "syscall", isClosure(f.Function), inner[f.Function], strings.HasPrefix(f.Function, "net.(*netFD)."):
+		return false
+	case r.origin(f) == nobodys && r.marks[f.Function] == unmarked && strings.Contains(pkg, "/internal/"): // what the observer puts between a handler and its writer
 		return false
 	case r.origin(f) == standard && (strings.HasPrefix(pkg, "internal/") || strings.Contains(pkg, "/internal") || strings.HasPrefix(pkg, "vendor/")):
 		return false

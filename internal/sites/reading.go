@@ -1,6 +1,9 @@
 package sites
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Subject is what is counted for one cause.
 type Subject uint8
@@ -26,7 +29,7 @@ type Marks struct {
 	Outbound  string   // makes an outbound request
 	Declared  string   // makes one that waits by design: likewise
 	Admission []string // waits for the limit
-	Packages  []string // whose functions are never the application's line
+	Packages  []string // whose functions are never the application's line; one that ends in a slash stands for all below it
 }
 
 // MarksOf are those of the observer's package.
@@ -37,14 +40,15 @@ func MarksOf(pkg string) Marks {
 		Outbound:  pkg + ".(*transport).RoundTrip",
 		Declared:  pkg + ".(*transport).sendExpected",
 		Admission: []string{pkg + ".(*MeteredAdmission).Acquire", pkg + ".(*MeteredAdmission).wait"},
-		Packages:  []string{pkg, pkg + "/internal/sites", pkg + "/internal/examine", pkg + "/internal/window", pkg + "/internal/lag"},
+		Packages:  []string{pkg, pkg + "/client", pkg + "/export", pkg + "/internal/"}, // and not its examples, which are programs
 	}
 }
 
 // Now is what the counters say at the moment of a snapshot.
 type Now struct {
 	InFlight  int // requests
-	Streaming int // of them, those whose head was flushed or whose connection was hijacked
+	Expected  int // of them, those that wait by design
+	Streaming int // of the others, those whose head was flushed or whose connection was hijacked
 }
 
 // Reader reads snapshots: whose each goroutine is, what it waits for, and where.
@@ -52,7 +56,7 @@ type Now struct {
 type Reader struct {
 	build   Build
 	marks   map[string]mark
-	ours    map[string]bool
+	ours    []string
 	origins map[string]origin // of functions; bounded by maxNames
 }
 
@@ -67,6 +71,7 @@ const (
 	markAdmission
 	markDial
 	markWrite
+	markUpload
 )
 
 // maxNames bounds what is remembered of names: a program has some ten thousand
@@ -75,17 +80,15 @@ const maxNames = 16384
 
 // NewReader returns a Reader for stacks of a binary.
 func NewReader(build Build, marks Marks) *Reader {
-	r := &Reader{build: build, ours: map[string]bool{}, origins: map[string]origin{}, marks: map[string]mark{
+	r := &Reader{build: build, ours: marks.Packages, origins: map[string]origin{}, marks: map[string]mark{
 		"net/http.(*Transport).dialConn": markDial,
 		"os.(*File).Write":               markWrite,
 		"os.(*File).WriteAt":             markWrite,
 		"os.(*File).Sync":                markWrite,
 		"os.(*File).ReadFrom":            markWrite,
 		"net.(*conn).Write":              markWrite,
+		"net/http.(*body).Read":          markUpload,
 	}}
-	for _, pkg := range marks.Packages {
-		r.ours[pkg] = true
-	}
 	for _, name := range marks.Admission {
 		r.marks[name] = markAdmission
 	}
@@ -93,6 +96,13 @@ func NewReader(build Build, marks Marks) *Reader {
 	r.marks[marks.Outbound], r.marks[marks.Declared] = markOutbound, markDeclared
 	delete(r.marks, "")
 	return r
+}
+
+// isOurs reports whether a package is the observer's own.
+func (r *Reader) isOurs(pkg string) bool {
+	return slices.ContainsFunc(r.ours, func(ours string) bool {
+		return pkg == ours || strings.HasSuffix(ours, "/") && strings.HasPrefix(pkg, ours)
+	})
 }
 
 // goroutines is one stack, judged.
@@ -106,6 +116,7 @@ type goroutines struct {
 	declared  bool // the outbound request waits by design
 	dials     bool
 	writes    bool
+	uploads   bool    // reads the body of its request, as HTTP/1 has it
 	served    float64 // the part of them that serve a request, or were started by one
 }
 
@@ -142,6 +153,8 @@ func (r *Reader) judge(s Stack) goroutines {
 			g.dials = true
 		case markWrite:
 			g.writes = true
+		case markUpload:
+			g.uploads = true
 		}
 	}
 	return g
@@ -155,7 +168,7 @@ type Reading struct {
 	streams  float64 // of them, those that stream, by the counter
 	waiting  float64 // of them, those that wait for something in this process that no other cause covers
 	pooled   float64 // outbound requests that wait for a connection of this process's own pool
-	outside  float64 // requests that wait for another server, on a connection that is not of http.Transport
+	outside  float64 // requests that wait for another server, on a connection that is not of http.Transport, or for a child process
 }
 
 type found struct {
@@ -166,7 +179,7 @@ type found struct {
 // Read reads one snapshot.
 func (r *Reader) Read(stacks []Stack, now Now) Reading {
 	s := snapshot{Reader: r, Reading: Reading{streams: float64(now.Streaming)}, all: make([]goroutines, 0, len(stacks))}
-	dialling, pooled, cut := 0, 0, 0
+	dialling, pooled, cut, expected := 0, 0, 0, 0
 	for _, stack := range stacks {
 		if len(stack.Frames) == 0 || stack.Count <= 0 {
 			continue
@@ -174,10 +187,13 @@ func (r *Reader) Read(stacks []Stack, now Now) Reading {
 		g := r.judge(stack)
 		s.all = append(s.all, g)
 		switch {
-		case g.request >= 0:
+		case g.request >= 0, g.expected:
 			s.requests += float64(g.Count)
 		case g.Cut:
 			cut += g.Count
+		}
+		if g.expected {
+			expected += g.Count
 		}
 		if g.dials {
 			dialling += g.Count
@@ -194,8 +210,9 @@ func (r *Reader) Read(stacks []Stack, now Now) Reading {
 		s.pool = max(0, float64(pooled-dialling)/float64(pooled))
 	}
 	// A stack that is cut may have its middleware beyond the cut. The counter
-	// tells how many requests are not seen.
-	missing := float64(now.InFlight) - s.requests
+	// tells how many requests are not seen, and of those that wait by design they
+	// are none that wait.
+	missing := float64(now.InFlight) - s.requests - float64(max(0, now.Expected-expected))
 	share := 0.0
 	if cut > 0 {
 		share = min(1, max(0, missing/float64(cut)))
@@ -287,6 +304,9 @@ func (s *snapshot) serve(g *goroutines, load float64, parent *Site, depth int) {
 		}
 		load *= s.pool
 	}
+	if load <= 0 {
+		return
+	}
 	if g.join && (g.wait == forGate || g.wait == forEvent) && depth < maxDepth {
 		if children := s.children(g); len(children) > 0 {
 			all := 0
@@ -307,12 +327,14 @@ func (s *snapshot) serve(g *goroutines, load float64, parent *Site, depth int) {
 	case running, inCall, inRuntime, forLock:
 		return // not a wait, or another cause's
 	case forClient:
-		s.visible += load
+		if !g.uploads { // whose response has not begun
+			s.visible += load
+		}
 		return
 	case forEvent:
 		s.visible += load
 		subject = Perhaps
-	case forNetwork:
+	case forNetwork, forChild:
 		s.outside += load
 	}
 	if subject == Waiting {

@@ -194,6 +194,91 @@ func TestShareIsOfWhatHasNoNameToo(t *testing.T) {
 	assert.InDelta(t, 0.75, survey.Sites(sites.Waiting)[0].Share, 1e-9)
 }
 
+// The observer is a module of the application where it was replaced by a folder.
+func TestTheObserversOwnCodeIsNotTheApplications(t *testing.T) {
+	build := sites.Build{Path: "example.com/shop", Main: "example.com/shop", Modules: []sites.Module{{Path: "o.io/observer", Own: true}}}
+	reader := sites.NewReader(build, sites.MarksOf("o.io/observer"))
+	read := func(calls ...string) sites.Site {
+		var survey sites.Survey
+		survey.Add(reader.Read([]sites.Stack{made(9, receives(calls...)...)}, sites.Now{InFlight: 9}))
+		found := survey.Sites(sites.Waiting)
+		require.Len(t, found, 1)
+		return found[0]
+	}
+	copied := read("o.io/observer/internal/response.(*http1Response).ReadFrom /src/observer/internal/response/source.go:37", "io.Copy", handler, served)
+	assert.Equal(t, "handle.go:10", copied.Location)
+	assert.Equal(t, "io.Copy", copied.In)
+	wrote := reader.Named(sites.KindCPU, made(1, "net/http.(*response).Write", "o.io/observer/internal/response.(*writer).Write /src/observer/internal/response/writer.go:58", handler, served).Frames, 1)
+	assert.Equal(t, "handle.go:10", wrote.Location)
+	assert.Equal(t, "net/http.(*response).Write", wrote.In)
+	assert.Equal(t, "main.go:3", read("o.io/observer/client.ask /src/observer/client/ask.go:3", "main.main /src/shop/main.go:3", served).Location)
+	assert.Equal(t, "examples/rollouts/store.go:3", read("o.io/observer/examples/rollouts.keep /src/observer/examples/rollouts/store.go:3", served).Location,
+		"an example is an application")
+}
+
+// A line at which streams may be the most is no line.
+func TestStreamsHaveNoSite(t *testing.T) {
+	tokens := func(n int) sites.Stack { return made(n, polls("example.org/llm.(*Stream).Next", handler, served)...) }
+	sick := func(n int) sites.Stack {
+		return made(n, receives("example.com/shop.query /src/shop/query.go:3", handler, served)...)
+	}
+	survey := surveyed(sites.Now{InFlight: 32, Streaming: 20}, tokens(20), sick(12))
+	assert.InDelta(t, 12, survey.Waiting(), 1e-9)
+	assert.Zero(t, survey.Outside(), "the streams wait for another server")
+	assert.Empty(t, survey.Sites(sites.Waiting))
+
+	survey = surveyed(sites.Now{InFlight: 35, Streaming: 5}, tokens(5), sick(30))
+	found := survey.Sites(sites.Waiting)
+	require.Len(t, found, 1)
+	assert.Equal(t, "query.go:3", found[0].Location)
+}
+
+// Who uploads sends no response yet, and is none of those that stream.
+func TestUploadsAreNoStreams(t *testing.T) {
+	uploads := made(20, polls("net/http.(*connReader).Read", "bufio.(*Reader).Read", "net/http.(*body).Read", handler, served)...)
+	events := made(20, receives("example.com/shop.tell /src/shop/tell.go:3", handler, served)...)
+	assert.Zero(t, surveyed(sites.Now{InFlight: 40, Streaming: 20}, uploads, events).Waiting())
+}
+
+// The middleware of a request that waits by design may be beyond the cut.
+func TestExpectedRequestsAreMissingFromNoCutStack(t *testing.T) {
+	declared := made(20, receives("example.com/shop.poll /src/shop/poll.go:3")...)
+	declared.Cut = true
+	polls := made(8, selects(handler, served)...)
+	survey := surveyed(sites.Now{InFlight: 28, Expected: 20}, declared, polls)
+	assert.Zero(t, survey.Waiting())
+	assert.Empty(t, survey.Sites(sites.Waiting))
+
+	seen := made(20, receives("example.com/shop.poll /src/shop/poll.go:3", "o.io/observer.(*middleware).serveExpected")...)
+	seen.Cut = true
+	cut := made(12, receives("example.com/shop.query /src/shop/query.go:3")...)
+	cut.Cut = true
+	survey = surveyed(sites.Now{InFlight: 32, Expected: 20}, seen, cut)
+	assert.InDelta(t, 12, survey.Waiting(), 1e-9)
+	require.Len(t, survey.Sites(sites.Waiting), 1)
+	assert.Equal(t, "query.go:3", survey.Sites(sites.Waiting)[0].Location)
+}
+
+// A request that waits for a tool waits outside of this process.
+func TestChildProcessesAreOutside(t *testing.T) {
+	survey := surveyed(sites.Now{InFlight: 12}, made(12, "syscall.Syscall6", "os.(*Process).wait", "os/exec.(*Cmd).Wait", handler, served))
+	assert.InDelta(t, 12, survey.Waiting(), 1e-9)
+	assert.InDelta(t, 12, survey.Outside(), 1e-9)
+}
+
+// All of those in getConn wait for a connection that is being made: nobody waits for
+// the pool, and nobody holds it.
+func TestNoHolderOfAPoolThatIsNotWaitedFor(t *testing.T) {
+	out := []string{"o.io/observer.(*transport).RoundTrip", "net/http.(*Client).Do", handler, served}
+	dialling := made(10, polls("net/http.(*Transport).dialConn")...)
+	survey := surveyed(sites.Now{InFlight: 30}, made(10, append(selects("net/http.(*Transport).getConn"), out...)...), dialling,
+		made(20, append(selects("net/http.(*persistConn).roundTrip"), out...)...))
+	assert.Empty(t, survey.Sites(sites.Waiting))
+	var tally sites.Tally
+	tally.Add(sites.Site{Location: "a.go:1"})
+	assert.Empty(t, tally.Sites(sites.KindWait, 1), "a share of nothing is no number")
+}
+
 func TestStreamsAreNotWaiting(t *testing.T) {
 	streams := made(30, receives(handler, served)...)
 	sick := made(10, receives("example.com/shop.query /src/shop/query.go:3", handler, served)...)

@@ -30,6 +30,9 @@ const maxPlaces = 4096
 // Add adds a site's load. One without a location counts as something that was
 // looked at and cannot be named.
 func (t *Tally) Add(s Site) {
+	if !(s.Load > 0) { // nothing is nowhere
+		return
+	}
 	t.total += s.Load
 	if s.Location == "" {
 		return
@@ -72,6 +75,7 @@ type Survey struct {
 	waiting  float64
 	pooled   float64
 	outside  float64
+	hidden   float64
 	waits    [subjects]Tally
 	holds    [subjects]Tally
 }
@@ -87,11 +91,14 @@ func (s *Survey) Add(r Reading) {
 		s.waits[f.subject].Add(f.site)
 	}
 	// Requests that stream wait by design: most for their client or for an event,
-	// which is not counted anyhow. The others cannot be told apart, so as many are
-	// left out.
-	s.waiting += max(0, r.waiting-max(0, r.streams-r.visible))
+	// which is not counted anyhow. The others are hidden among those that wait, and
+	// cannot be told apart, so as many are left out. Of those that wait for another
+	// server likewise: the usual stream passes on what one sends.
+	hidden := min(max(0, r.streams-r.visible), r.waiting)
+	s.hidden += hidden
+	s.waiting += r.waiting - hidden
+	s.outside += max(0, r.outside-hidden)
 	s.pooled += r.pooled
-	s.outside += r.outside
 }
 
 // Snapshots is how many were added.
@@ -110,16 +117,25 @@ func (s *Survey) Waiting() float64 { return s.waiting / s.over() }
 // pool, on average: the other server has not heard of them.
 func (s *Survey) Pooled() float64 { return s.pooled / s.over() }
 
-// Outside is how many of them wait for another server: a database, for one.
+// Outside is how many of them wait for another server, a database for one, or for a
+// child process.
 func (s *Survey) Outside() float64 { return s.outside / s.over() }
 
 func (s *Survey) over() float64 { return float64(max(1, s.readings)) }
 
 // Sites are the sites of a subject: where goroutines wait, the largest first, and
 // then who holds what they wait for. At most [MaxSites], of which at most two
-// hold where there are more that wait.
+// hold where there are more that wait. Among requests that wait, a line at which
+// streams may be the most has no site: the wrong line is worse than none.
 func (s *Survey) Sites(subject Subject) []Site {
 	waits := s.waits[subject].Sites(KindWait, s.over())
+	if subject == Waiting {
+		streams := s.hidden / s.over()
+		waits = slices.DeleteFunc(waits, func(at Site) bool { return at.Load < 2*streams })
+		if len(waits) == 0 {
+			return nil // nobody holds what is not known
+		}
+	}
 	holds := s.holds[subject].Sites(KindHold, s.over())
 	holds = holds[:min(len(holds), max(2, MaxSites-len(waits)))]
 	return append(waits[:min(len(waits), MaxSites-len(holds))], holds...)

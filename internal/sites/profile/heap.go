@@ -25,6 +25,9 @@ var ErrHeapNotSampled = errors.New("the heap is not sampled: runtime.MemProfileR
 // errNothingNew says that no collection has published samples since Begin.
 var errNothingNew = errors.New("the heap's profile has no sample of this window")
 
+// errGrows says that no attempt had room for all records.
+var errGrows = errors.New("the heap's profile grows faster than it is read")
+
 // maxNamed is how many stacks are named: those with the most bytes. To name one
 // takes some 16 µs, and the 513th changes no share that anybody reads.
 const maxNamed = 512
@@ -44,7 +47,11 @@ func (a *Allocations) Begin() error {
 		return ErrHeapNotSampled
 	}
 	a.begun, a.seed = time.Now(), maphash.MakeSeed()
-	records := memProfile(true)
+	a.before = nil // without it all that was ever allocated would be of this window
+	records, err := memProfile(true)
+	if err != nil {
+		return err
+	}
 	a.before = make(map[uint64]int64, len(records))
 	for i := range records {
 		a.before[a.key(&records[i])] += records[i].AllocBytes
@@ -62,8 +69,11 @@ func (a *Allocations) Sites(reader *sites.Reader) ([]sites.Site, error) {
 	if a.before == nil {
 		return nil, errNothingNew
 	}
+	records, err := memProfile(true)
+	if err != nil {
+		return nil, err
+	}
 	var changed []sampled
-	records := memProfile(true)
 	for i := range records {
 		r := &records[i]
 		// Stacks that are cut can be the same with the same size: the first takes
@@ -97,8 +107,11 @@ func InUse(reader *sites.Reader) ([]sites.Site, error) {
 	if runtime.MemProfileRate <= 0 {
 		return nil, ErrHeapNotSampled
 	}
+	records, err := memProfile(false)
+	if err != nil {
+		return nil, err
+	}
 	var held []sampled
-	records := memProfile(false)
 	for i := range records {
 		r := &records[i]
 		if bytes := r.InUseBytes(); bytes > 0 {
@@ -152,14 +165,14 @@ func scale(bytes, ofBytes, objects int64) float64 {
 }
 
 // memProfile reads the profile, with records of what is all freed or without.
-func memProfile(freed bool) []runtime.MemProfileRecord {
+func memProfile(freed bool) ([]runtime.MemProfileRecord, error) {
 	n, _ := runtime.MemProfile(nil, freed)
 	for range 3 {
 		records := make([]runtime.MemProfileRecord, n+n/8+64) // stacks that come meanwhile
 		var ok bool
 		if n, ok = runtime.MemProfile(records, freed); ok {
-			return records[:n]
+			return records[:n], nil
 		}
 	}
-	return nil
+	return nil, errGrows
 }
