@@ -357,6 +357,22 @@ func TestAtMostFiveSites(t *testing.T) {
 	assert.InDelta(t, 17, found[0].Load, 0)
 }
 
+func TestWhatIsBarelyThereIsNotToldBesideMore(t *testing.T) {
+	var tally sites.Tally
+	for location, load := range map[string]float64{"a.go:1": 985, "b.go:2": 10, "c.go:3": 5} {
+		tally.Add(sites.Site{Location: location, Load: load})
+	}
+	found := tally.Sites(sites.KindAlloc, 1)
+	require.Len(t, found, 2)
+	assert.Equal(t, "b.go:2", found[1].Location)
+
+	var spread sites.Tally
+	for i := range 200 {
+		spread.Add(sites.Site{Location: fmt.Sprintf("a.go:%d", i+1), Load: 1})
+	}
+	assert.Len(t, spread.Sites(sites.KindAlloc, 1), 1, "of many the first is told")
+}
+
 func TestSnapshotsAreAveraged(t *testing.T) {
 	reader := sites.NewReader(sites.Build{Main: "example.com/shop"}, sites.MarksOf("o.io/observer"))
 	var survey sites.Survey

@@ -54,6 +54,10 @@ func (t *Tally) Add(s Site) {
 	p.callers[s.Caller] += s.Load
 }
 
+// leastShare is the share below which a site is not told beside a larger one: it is
+// what every program does a little of.
+const leastShare = 0.01
+
 // Sites are the largest sites, at most [MaxSites], with their loads over a number
 // of snapshots or seconds.
 func (t *Tally) Sites(kind string, over float64) []Site {
@@ -65,7 +69,11 @@ func (t *Tally) Sites(kind string, over float64) []Site {
 		})
 	}
 	sortSites(all)
-	return slices.Clip(all[:min(len(all), MaxSites)])
+	told := 0
+	for told < min(len(all), MaxSites) && (told == 0 || all[told].Share >= leastShare) {
+		told++
+	}
+	return slices.Clip(all[:told])
 }
 
 // Survey adds up the snapshots of a window. The zero value is an empty one. It is
