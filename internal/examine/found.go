@@ -33,13 +33,13 @@ const incidentEnds = 3
 // hold any more is not of the next incident. One profile of the processor is good for
 // all of its causes, which take turns on a crowded machine.
 func (f found) endIncidents(held diagnosis.Set) {
-	for cause, sites := range f {
-		sites.absent++
+	for cause, last := range f {
+		last.absent++
 		if cause == diagnosis.None || held.Has(cause) || ofProcessor(cause) && slices.ContainsFunc(causesOfProcessor[:], held.Has) {
-			sites.absent = 0
+			last.absent = 0
 		}
-		f[cause] = sites
-		if sites.absent >= incidentEnds {
+		f[cause] = last
+		if last.absent >= incidentEnds {
 			delete(f, cause)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gym-observer/observer/e2e/kernel/internal/machine"
 )
 
 // patience is for one case, on an emulator that shares its processors.
@@ -72,7 +74,7 @@ func boot(args []string) {
 		}
 		fmt.Fprintf(results, "%s %s %.1f %q\n", outcome, c.name, time.Since(began).Seconds(), strings.TrimSpace(string(output)))
 	}
-	fmt.Fprintln(results, "done")
+	fmt.Fprintln(results, machine.Done)
 }
 
 // sweep waits for what a case has left behind, processes that are init's to wait

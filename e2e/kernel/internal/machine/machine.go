@@ -84,11 +84,26 @@ func (m Machine) Run(ctx context.Context) (results string, err error) {
 	cancel(nil)
 	<-watched
 	text, err := os.ReadFile(output)
-	if err := errors.Join(why, runErr, err); err != nil {
+	err = errors.Join(why, runErr, err)
+	if err == nil && !strings.HasSuffix(strings.ReplaceAll(string(text), "\r", ""), "\n"+Done+"\n") {
+		err = ErrCutShort
+		if strings.Contains(console.text.String(), "Attempted to kill init") {
+			err = errors.New("init has ended")
+		}
+	}
+	if err != nil {
 		return string(text), fmt.Errorf("%s: %w\nThe console ended with:\n%s", emulator, err, tail(console.text.String()))
 	}
 	return string(text), nil
 }
+
+// Done is the last line of init's results.
+const Done = "done"
+
+// ErrCutShort says that the machine was switched off, as by a panic of its kernel,
+// while init had not ended. It is the kernel's or the emulator's doing. It was seen
+// once, in the middle of cases that had passed before and passed again a minute later.
+var ErrCutShort = errors.New("the machine was switched off before init was done")
 
 // bootOptions have the kernel say where it is from the first moment on, for one
 // that hangs before it has a console.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -36,10 +37,29 @@ func TestAMachineThatSaysSomethingDoesNotHang(t *testing.T) {
 	// Longer in all than the silence that is allowed, with a result a moment before.
 	emulate(t, `for argument; do case $argument in file:*) results=${argument#file:};; esac; done
 for line in 1 2 3 4 5 6 7 8; do sleep 0.5; echo passed $line >> $results; done
+echo done >> $results
 `)
 	results, err := Machine{Directory: t.TempDir(), Silence: 3 * time.Second}.Run(t.Context())
 	require.NoError(t, err)
 	assert.Contains(t, results, "passed 8\n")
+}
+
+// The kernel's panic reboots, which ends the emulator in peace.
+func TestAMachineThatIsSwitchedOffEarly(t *testing.T) {
+	const early = `for argument; do case $argument in file:*) results=${argument#file:};; esac; done
+echo passed one >> $results
+echo 'Kernel panic - not syncing: '%s
+`
+	emulate(t, fmt.Sprintf(early, "'Fatal exception'"))
+	results, err := Machine{Directory: t.TempDir(), Silence: time.Minute}.Run(t.Context())
+	assert.ErrorIs(t, err, ErrCutShort)
+	assert.ErrorContains(t, err, "not syncing: Fatal exception")
+	assert.Contains(t, results, "passed one")
+
+	emulate(t, fmt.Sprintf(early, "'Attempted to kill init!'"))
+	_, err = Machine{Directory: t.TempDir(), Silence: time.Minute}.Run(t.Context())
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, ErrCutShort, "that is our own program's doing")
 }
 
 func TestAMachineThatPanicsSaysWhy(t *testing.T) {
