@@ -71,13 +71,15 @@ func Await(done <-chan struct{}, deadline time.Time) bool {
 // time to return: nothing in Go tells when they have. Without it, one Stop in 400
 // leaves one to those who count goroutines. It waits until none has returned for as
 // long as a busy kernel keeps a thread from running, and not for long where others
-// come and go. To yield is not enough where the other thread does not run. In a
+// come and go. (With 4 ms one Stop in 200 left one beside six processes that spin on
+// two processors. To yield is not enough where the other thread does not run, and to
+// stop the world not either: whoever is preempted for that has still to return.) In a
 // bubble of testing/synctest nobody can count too early, and a Stop takes no time.
 func LetReturn() {
 	if monotonic.InBubble() {
 		return
 	}
-	const quiet, most = 4, 20 // milliseconds
+	const quiet, most = 20, 60 // milliseconds
 	count, still := runtime.NumGoroutine(), 0
 	for waited := 0; still < quiet && waited < most; waited++ {
 		time.Sleep(time.Millisecond)
