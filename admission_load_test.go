@@ -203,7 +203,7 @@ func TestAdmissionsAreSoundWhileTheObserverComesAndGoes(t *testing.T) {
 	provider := providerOf(cumulative, delta)
 	l, _ := underLoad(t, provider, cumulative, delta, func() {
 		o := observer.Start(context.Background(), "flapping", observer.WithMeterProvider(provider), observer.WithSampleInterval(time.Millisecond))
-		time.Sleep(time.Millisecond) // long enough for a sample
+		time.Sleep(20 * time.Millisecond) // long enough for waits that begin and end
 		o.Stop()
 	})
 	o, _ := startDriver(t)
