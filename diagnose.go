@@ -56,7 +56,7 @@ type Finding struct {
 type Work struct {
 	Kind string        // "request" or "rollout"
 	Name string        // the route of a request, where it is known; never its path
-	Age  time.Duration // of a request it is too small by up to one sample interval; never too great
+	Age  time.Duration // of a request it is too small by up to one sample interval, or by as long as the sampler was held up; never too great
 }
 
 // Site is one place in the code.

@@ -22,6 +22,7 @@ type handle struct {
 	unwatch  func() bool
 	deadline atomic.Pointer[time.Time] // of the first release; nil before it
 	left     chan struct{}             // closed when it has left the process
+	ended    atomic.Bool               // the application has ended it before
 }
 
 // acquire makes a handle, with a sampler unless loopName is nil.
@@ -85,13 +86,16 @@ func (h *handle) status() error {
 	return nil
 }
 
-// end is release for the application, to which what ends with it has ended.
+// end releases on behalf of the application, and the first time it gives goroutines
+// that have ended the time to return: see [survive.LetReturn].
 func (h *handle) end() {
 	if h == nil || h.refused != nil {
 		return
 	}
 	h.release()
-	survive.LetReturn()
+	if !h.ended.Swap(true) {
+		survive.LetReturn()
+	}
 }
 
 // release gives the claim up, once, and waits until that is done.

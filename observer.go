@@ -26,7 +26,8 @@
 // # What it promises
 //
 // It never stops or slows the server: no function here panics by itself, and a
-// request waits for nothing but a few atomic operations. One lock lies on its path,
+// request waits for nothing but a few atomic operations, and the functions that the
+// application gave (such as that of [WithExpectedWait]). One lock lies on its path,
 // taken the first time that a client leaves a route. What goes wrong is logged, once
 // per cause, and swallowed. And every number is true: what cannot be read is left out, never
 // replaced by a zero, and totals never go down while the process lives.
@@ -42,7 +43,7 @@
 // together.
 //
 // The catalogue in internal/catalogue lists every signal with its unit, meaning and
-// advice; instruments.go and collection.go have one place for each.
+// advice; instruments.go and sources.go have one place for each.
 package observer
 
 import (
@@ -63,7 +64,8 @@ type Observer struct{ handle *handle }
 //
 // Start never returns nil, never panics, and never stops the server: it waits for
 // another Start that is opening a provider for at most 3 s, and for its own provider
-// as long as that takes to open. Where telemetry is off, or its provider could not
+// as long as that takes to open; a tenth of a second for its instruments, and for the
+// handler of the logger. Where telemetry is off, or its provider could not
 // be opened, it logs one line, and [Observer.Err] says why. It may be called for several loops: they share the
 // process-wide state, whose provider and logger are the first one's.
 func Start(ctx context.Context, loop string, opts ...Option) *Observer {

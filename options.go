@@ -116,8 +116,8 @@ type captureSettings evidence.Settings
 type CaptureOption func(*captureSettings)
 
 // WithCapture writes evidence into directory when the verdict becomes a cause that
-// is logged as a warning (not downstream, admission, or a wait for another server,
-// which are information), or when a sample's lag passes a threshold: a folder
+// is logged as a warning (not downstream, admission, or a wait for another server or
+// process, which are information), or when a sample's lag passes a threshold: a folder
 // with the execution trace of the last seconds (trace.out, for go tool trace),
 // the goroutines grouped by stack (goroutines.txt), the diagnosis (diagnosis.json)
 // and its sites (sites.json), with the profile of the processor that they come from,

@@ -3,7 +3,7 @@ package observer
 import "time"
 
 // How long the application's code is waited for: its provider, its log handler, its
-// routers. None of it runs on a request's path, and none with a lock held.
+// routers. None of it runs with a lock held.
 const (
 	// setUpPatience is how long Start waits for the provider to make instruments.
 	// The SDK makes none while a callback runs, and another's may hang; the work

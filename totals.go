@@ -14,7 +14,8 @@ import (
 // totals is all that lives as long as the process, across every Start and Stop: a
 // counter never goes down, and what is in flight began whenever it did. It is a
 // value and no pointer, so that a request finds it at an address that never
-// changes.
+// changes. (Two counts of streams are in internal/response, which says why; namer and
+// livePage live as long, and count nothing.)
 var totals = lifelong{machine: reading.NewMachine(kernel.Files("/"), "/proc/self/task")}
 
 type lifelong struct {

@@ -5,7 +5,7 @@
 // given [Profiles]. It is told of each sample and of the end of each window; what it
 // found goes into the window's reading and is asked for by verdict. How a stack is read
 // is internal/sites's, which rule holds internal/diagnosis's. It knows no totals, no
-// options and no exported type: what is in flight comes as two numbers, and the sites
+// options and no exported type: what is in flight comes as three numbers, and the sites
 // leave as they were found.
 package examine
 

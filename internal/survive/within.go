@@ -69,9 +69,9 @@ func Await(done <-chan struct{}, deadline time.Time) bool {
 
 // LetReturn gives goroutines that have told of their end, by closing a channel, the
 // time to return: nothing in Go tells when they have. Without it, one Stop in 400
-// leaves one to those who count goroutines. It waits until none has returned for as
-// long as a busy kernel keeps a thread from running, and not for long where others
-// come and go. (With 4 ms one Stop in 200 left one beside six processes that spin on
+// leaves one to those who count goroutines. It waits until none has returned for 20 ms,
+// as long as a busy kernel keeps a thread from running, and for 60 ms at most where
+// others come and go. (With 4 ms one Stop in 200 left one beside six processes that spin on
 // two processors. To yield is not enough where the other thread does not run, and to
 // stop the world not either: whoever is preempted for that has still to return.) In a
 // bubble of testing/synctest nobody can count too early, and a Stop takes no time.
