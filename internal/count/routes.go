@@ -50,6 +50,9 @@ func (r *Routes) Of(name string) *Route {
 	}
 	sentinel := name == Unmatched || name == Overflow
 	if !sentinel && r.full.Load() {
+		if known, ok := r.byName.Load(name); ok { // the last one, named between the two looks
+			return known.(*Route)
+		}
 		return r.Of(Overflow)
 	}
 	r.mu.Lock()
@@ -62,7 +65,7 @@ func (r *Routes) Of(name string) *Route {
 			return r.add(Overflow)
 		}
 		r.named++
-		r.full.Store(r.named == MaxRoutes)
+		defer r.full.Store(r.named == MaxRoutes) // once it can be found: whoever sees that it is full finds all
 	}
 	return r.add(name)
 }

@@ -106,3 +106,27 @@ func TestRoutesFromManyGoroutines(t *testing.T) {
 	}
 	assert.EqualValues(t, routes*each, total, "each is counted somewhere")
 }
+
+// Whoever comes with the last route that is named, at the same moment, has it, too.
+func TestLastRouteIsOneForAll(t *testing.T) {
+	for range 50 {
+		var routes Routes
+		for i := range MaxRoutes - 1 {
+			routes.Of(fmt.Sprint("/", i))
+		}
+		var together sync.WaitGroup
+		var found [8]*Route
+		begin := make(chan struct{})
+		for i := range found {
+			together.Go(func() {
+				<-begin
+				found[i] = routes.Of("/last")
+			})
+		}
+		close(begin)
+		together.Wait()
+		for _, route := range found {
+			assert.Equal(t, "/last", route.Name)
+		}
+	}
+}
